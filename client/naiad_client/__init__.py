@@ -1,0 +1,1 @@
+"""Streaming gRPC client of a Naiad server."""

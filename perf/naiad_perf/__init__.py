@@ -1,0 +1,1 @@
+"""Measuring a Naiad server the way performance engineers do."""
