@@ -132,7 +132,9 @@ class InternalError(NaiadError):
 
     def __init__(self, incident: str | None = None, *, partial: bool = False) -> None:
         self.incident = incident or secrets.token_hex(4)
-        super().__init__(f"internal error, incident {self.incident}; the server's log has the cause", partial=partial)
+        super().__init__(
+            f"internal error, incident {self.incident}; the server's log has the cause", partial=partial
+        )
 
 
 _TREE: dict[str, type[NaiadError]] = {

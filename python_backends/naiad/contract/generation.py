@@ -1,0 +1,85 @@
+"""A generation request and its answer as the stages hand them on: token ids, never tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = ["FinishReason", "GenerationRequest", "SamplingParams", "TokenChunk"]
+
+
+class FinishReason(Enum):
+    """Why a sequence ended (the executor's closed set); the value is the `finish_reason` output."""
+
+    STOP = "stop"  # an end id or a stop word
+    LENGTH = "length"  # max_tokens
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are chosen; validated where tensors are decoded (`naiad.serving.sampling`).
+
+    Attributes:
+        max_tokens: most new tokens, at least 1.
+        min_tokens: end ids are not sampled before this many new tokens.
+        temperature: above 0; ignored when greedy.
+        top_k: 0 is off, 1 is greedy.
+        top_p: in (0, 1]; 1 is off.
+        repetition_penalty: above 0; 1 is off.
+        presence_penalty: in [-2, 2]; 0 is off.
+        frequency_penalty: in [-2, 2]; 0 is off.
+        seed: of the sampler.
+        end_ids: token ids that end the sequence; they are not part of the answer.
+        stop_sequences: token sequences that end the answer; they are part of it, as in TensorRT-LLM.
+        bad_sequences: token sequences that must not appear.
+        log_probs: whether chunks carry the log probability of each token.
+    """
+
+    max_tokens: int
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    end_ids: frozenset[int] = frozenset()
+    stop_sequences: tuple[tuple[int, ...], ...] = ()
+    bad_sequences: tuple[tuple[int, ...], ...] = ()
+    log_probs: bool = False
+    greedy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One sequence to generate.
+
+    Attributes:
+        request_id: the caller's id (may be empty, may be shared by the rows of one batch).
+        prompt_ids: token ids of the prompt, at least one.
+        sampling: how to choose tokens.
+        deadline_s: on the monotonic clock of the engine's process; None is no deadline.
+    """
+
+    request_id: str
+    prompt_ids: tuple[int, ...]
+    sampling: SamplingParams
+    deadline_s: float | None = None
+
+
+@dataclass(slots=True)
+class TokenChunk:
+    """New tokens of one sequence.
+
+    Attributes:
+        ids: new token ids, in order; may be empty in the last chunk.
+        log_probs: natural-log probability of each id, when asked for.
+        finish_reason: set on the last chunk only.
+    """
+
+    ids: list[int]
+    log_probs: list[float] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
