@@ -122,7 +122,7 @@ _PARAMETERS = (
     ParameterSpec(
         "gpt_model_type",
         None,
-        "batching mode; template variable batching_strategy. v1/V1 = static batching (dropped from recent engines)",
+        "batching mode (template variable batching_strategy); V1 is static batching",
     ),
     ParameterSpec("gpt_model_path", "", "engine directory (template variable engine_dir)"),
     ParameterSpec("encoder_model_path", "", "encoder engine directory (encoder_engine_dir)"),

@@ -24,9 +24,9 @@ class SamplingParams:
     Attributes:
         max_tokens: most new tokens, at least 1.
         min_tokens: end ids are not sampled before this many new tokens.
-        temperature: above 0; ignored when greedy.
-        top_k: 0 is off, 1 is greedy.
-        top_p: in (0, 1]; 1 is off.
+        temperature: at least 0; 0 is greedy.
+        top_k: 0 is off.
+        top_p: in (0, 1], or None when not given.
         repetition_penalty: above 0; 1 is off.
         presence_penalty: in [-2, 2]; 0 is off.
         frequency_penalty: in [-2, 2]; 0 is off.
@@ -41,7 +41,7 @@ class SamplingParams:
     min_tokens: int = 0
     temperature: float = 1.0
     top_k: int = 0
-    top_p: float = 1.0
+    top_p: float | None = None
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -50,7 +50,11 @@ class SamplingParams:
     stop_sequences: tuple[tuple[int, ...], ...] = ()
     bad_sequences: tuple[tuple[int, ...], ...] = ()
     log_probs: bool = False
-    greedy: bool = True
+
+    @property
+    def greedy(self) -> bool:
+        """TensorRT-LLM's rule: top_k 0 or 1 with no top_p takes the likeliest token, whatever temperature says."""
+        return self.temperature == 0 or self.top_k == 1 or (self.top_k == 0 and self.top_p is None)
 
 
 @dataclass(frozen=True, slots=True)

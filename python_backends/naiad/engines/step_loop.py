@@ -1,0 +1,261 @@
+"""The thread that turns a `Stepper` into an `Engine`: admission, delivery, stops, cancels, deadlines."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from naiad.contract.errors import DeadlineExceeded, EngineUnavailable, InternalError, NaiadError, Overloaded
+from naiad.contract.generation import FinishReason, GenerationRequest, TokenChunk
+from naiad.engines.base import Engine, EngineLimits, EngineStats, Sink
+from naiad.engines.observer import EngineObserver, NullObserver
+from naiad.engines.stepper import Stepper, StepResult
+
+__all__ = ["StepLoop"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Live:
+    """One accepted request and where it stands."""
+
+    request: GenerationRequest
+    sink: Sink
+    submitted_s: float
+    ids: list[int] = field(default_factory=list)
+    delivered_s: float | None = None
+    stopped: bool = False
+
+
+class StepLoop(Engine):
+    """Drives a stepper from one thread; see `Engine` for what callers may rely on."""
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        *,
+        max_waiting: int,
+        poll_period_s: float = 0.1,
+        observer: EngineObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stepper = stepper
+        self._limits = stepper.limits
+        self._max_waiting = max_waiting
+        self._poll_period_s = poll_period_s
+        self._observer = observer or NullObserver()
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: deque[_Live] = deque()
+        self._live: dict[int, _Live] = {}
+        self._keys = itertools.count(1)
+        self._closing = False
+        self._failure: NaiadError | None = None
+        self._next_poll_s = 0.0
+        self._stats = EngineStats()
+        self._thread = threading.Thread(target=self._run, name="naiad-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def limits(self) -> EngineLimits:
+        """What the loaded model can take."""
+        return self._limits
+
+    def submit(self, request: GenerationRequest, sink: Sink) -> None:
+        """Accept a request; see `Engine.submit` for the errors."""
+        self._limits.check(request)
+        self._stepper.check(request)
+        live = _Live(request, sink, self._clock())
+        with self._changed:
+            if self._closing:
+                raise EngineUnavailable("the engine is shutting down")
+            if self._failure is not None:
+                raise self._failure
+            room = self._stepper.max_sequences - len(self._live)
+            if len(self._waiting) >= self._max_waiting + max(room, 0):
+                raise Overloaded(f"{len(self._waiting)} requests are waiting for the engine; retry later")
+            self._waiting.append(live)
+            self._changed.notify()
+
+    def stop(self, request_id: str) -> None:
+        """Cancel every live request of that id."""
+        with self._changed:
+            for live in (*self._waiting, *self._live.values()):
+                if live.request.request_id == request_id:
+                    live.stopped = True
+            self._next_poll_s = 0.0
+            self._changed.notify()
+
+    def stats(self) -> EngineStats:
+        """Return the counts of the last step, with the queue as it is now."""
+        with self._changed:
+            waiting, live = len(self._waiting), len(self._live)
+            return replace(self._stats, active=waiting + live, scheduled=live, waiting=waiting)
+
+    def close(self) -> None:
+        """Cancel what is live and end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout=30)
+
+    # Everything below runs on the engine's thread.
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            now = self._clock()
+            if now >= self._next_poll_s:
+                self._next_poll_s = now + self._poll_period_s
+                self._end_unwanted(now)
+            self._admit(now)
+            if not self._live:
+                continue
+            try:
+                results = self._stepper.step()
+            except Exception:  # noqa: BLE001 - the engine's libraries raise anything
+                self._recover()
+                continue
+            for result in results:
+                self._deliver(result)
+            if self._next_poll_s <= self._clock():
+                self._snapshot()
+        self._end_all(EngineUnavailable("the engine is shutting down"))
+
+    def _wait_for_work(self) -> bool:
+        with self._changed:
+            if not self._waiting and not self._live:
+                self._stats = self._stepper.stats()
+            while not self._closing and not self._waiting and not self._live:
+                self._changed.wait()
+            return not self._closing
+
+    def _snapshot(self) -> None:
+        stats = self._stepper.stats()
+        with self._changed:
+            self._stats = stats
+
+    def _admit(self, now: float) -> None:
+        while len(self._live) < self._stepper.max_sequences:
+            with self._changed:
+                if not self._waiting:
+                    return
+                live = self._waiting.popleft()
+                key = next(self._keys)
+                self._live[key] = live
+            try:
+                self._stepper.add(key, live.request)
+            except NaiadError as error:
+                self._fail(key, error)
+            except Exception:  # noqa: BLE001 - as above; the stepper promises to stay usable
+                incident = InternalError()
+                _log.exception("engine refused a request, incident %s", incident.incident)
+                self._fail(key, incident)
+            else:
+                self._observer.scheduled(now - live.submitted_s)
+
+    def _deliver(self, result: StepResult) -> None:
+        live = self._live.get(result.key)
+        if live is None:
+            return
+        ids, reason = self._cut(live, result)
+        if not ids and reason is None:
+            return
+        now = self._clock()
+        if ids:
+            if live.delivered_s is None:
+                self._observer.first_token(now - live.submitted_s)
+            else:
+                self._observer.next_tokens(now - live.delivered_s, len(ids))
+            live.delivered_s = now
+        if reason is not None:
+            self._forget(result.key, abort=result.finish_reason is None)
+            self._observer.finished(len(live.request.prompt_ids), len(live.ids), reason)
+        live.sink.emit(TokenChunk(ids, result.log_probs[: len(ids)], reason))
+
+    def _cut(self, live: _Live, result: StepResult) -> tuple[list[int], FinishReason | None]:
+        """Apply end ids, stop sequences and the length; return what to deliver and why it ends, if so."""
+        sampling = live.request.sampling
+        taken: list[int] = []
+        for token in result.ids:
+            if token in sampling.end_ids and len(live.ids) >= sampling.min_tokens:
+                return taken, FinishReason.STOP
+            taken.append(token)
+            live.ids.append(token)
+            if len(live.ids) >= sampling.min_tokens and _ends_with_any(live.ids, sampling.stop_sequences):
+                return taken, FinishReason.STOP
+            if len(live.ids) >= sampling.max_tokens:
+                return taken, FinishReason.LENGTH
+        return taken, result.finish_reason
+
+    def _end_unwanted(self, now: float) -> None:
+        """Cancel what callers gave up on, and what ran out of time, waiting or running."""
+        with self._changed:
+            waiting = list(self._waiting)
+        for live in waiting:
+            if self._unwanted(live, now):
+                with self._changed:
+                    self._waiting.remove(live)
+                self._end(live, now)
+        for key, live in list(self._live.items()):
+            if self._unwanted(live, now):
+                self._forget(key, abort=True)
+                self._end(live, now)
+
+    def _unwanted(self, live: _Live, now: float) -> bool:
+        deadline = live.request.deadline_s
+        if deadline is not None and now >= deadline:
+            return True
+        live.stopped = live.stopped or live.sink.is_cancelled()
+        return live.stopped
+
+    def _end(self, live: _Live, now: float) -> None:
+        prompt_tokens, tokens = len(live.request.prompt_ids), len(live.ids)
+        if live.stopped:
+            self._observer.finished(prompt_tokens, tokens, FinishReason.CANCELLED)
+            live.sink.emit(TokenChunk([], finish_reason=FinishReason.CANCELLED))
+        else:
+            self._observer.finished(prompt_tokens, tokens, FinishReason.TIMEOUT)
+            live.sink.fail(DeadlineExceeded("the request's deadline passed", partial=tokens > 0))
+
+    def _recover(self) -> None:
+        """A failed step loses all sequences: end them with a retryable error and build the engine anew."""
+        _log.exception("engine step failed; rebuilding the engine")
+        self._end_all(EngineUnavailable("the engine failed and is being rebuilt; retry"), waiting=False)
+        try:
+            self._stepper.rebuild()
+        except Exception:  # noqa: BLE001 - whatever it was, this engine is finished
+            _log.exception("the engine cannot be rebuilt")
+            with self._changed:
+                self._failure = EngineUnavailable("the engine failed and could not be rebuilt")
+            self._end_all(EngineUnavailable("the engine failed and could not be rebuilt"))
+
+    def _end_all(self, error: NaiadError, *, waiting: bool = True) -> None:
+        for key in list(self._live):
+            self._fail(key, type(error)(error.message, partial=bool(self._live[key].ids)), abort=waiting)
+        while waiting:
+            with self._changed:
+                if not self._waiting:
+                    return
+                live = self._waiting.popleft()
+            live.sink.fail(error)
+
+    def _fail(self, key: int, error: NaiadError, *, abort: bool = False) -> None:
+        live = self._live[key]
+        self._forget(key, abort=abort)
+        live.sink.fail(error)
+
+    def _forget(self, key: int, *, abort: bool) -> None:
+        with self._changed:
+            del self._live[key]
+        if abort:
+            self._stepper.abort(key)
+
+
+def _ends_with_any(ids: list[int], sequences: tuple[tuple[int, ...], ...]) -> bool:
+    return any(tuple(ids[-len(sequence) :]) == sequence for sequence in sequences)

@@ -1,0 +1,1 @@
+"""Settings that models and tools read: model parameters and prepared model directories."""
