@@ -2,7 +2,13 @@
 
 from naiad.contract.engine_model import TENSORRT_LLM
 from naiad.contract.ensemble_model import ENSEMBLE
-from naiad.contract.generation import FinishReason, GenerationRequest, SamplingParams, TokenChunk
+from naiad.contract.generation import (
+    FinishReason,
+    GenerationRequest,
+    RequestTimes,
+    SamplingParams,
+    TokenChunk,
+)
 from naiad.contract.tensors import DataType, EnsembleStep, ModelSpec, ParameterSpec, TensorSpec
 from naiad.contract.text_models import POSTPROCESSING, PREPROCESSING, TENSORRT_LLM_BLS
 
@@ -21,6 +27,7 @@ __all__ = [
     "GenerationRequest",
     "ModelSpec",
     "ParameterSpec",
+    "RequestTimes",
     "SamplingParams",
     "TensorSpec",
     "TokenChunk",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["FinishReason", "GenerationRequest", "SamplingParams", "TokenChunk"]
+__all__ = ["FinishReason", "GenerationRequest", "RequestTimes", "SamplingParams", "TokenChunk"]
 
 
 class FinishReason(Enum):
@@ -74,6 +74,23 @@ class GenerationRequest:
     deadline_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RequestTimes:
+    """When a request passed its stations, in seconds of the engine process's monotonic clock.
+
+    Attributes:
+        arrival_s: accepted by the engine.
+        first_scheduled_s: left the waiting queue.
+        first_token_s: first token delivered; None when there was none.
+        last_token_s: last token delivered; None when there was none.
+    """
+
+    arrival_s: float
+    first_scheduled_s: float
+    first_token_s: float | None
+    last_token_s: float | None
+
+
 @dataclass(slots=True)
 class TokenChunk:
     """New tokens of one sequence.
@@ -82,8 +99,10 @@ class TokenChunk:
         ids: new token ids, in order; may be empty in the last chunk.
         log_probs: natural-log probability of each id, when asked for.
         finish_reason: set on the last chunk only.
+        times: set on the last chunk only.
     """
 
     ids: list[int]
     log_probs: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
+    times: RequestTimes | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from naiad.contract.errors import DeadlineExceeded, EngineUnavailable, InternalError, NaiadError, Overloaded
-from naiad.contract.generation import FinishReason, GenerationRequest, TokenChunk
+from naiad.contract.generation import FinishReason, GenerationRequest, RequestTimes, TokenChunk
 from naiad.engines.base import Engine, EngineLimits, EngineStats, Sink
 from naiad.engines.observer import EngineObserver, NullObserver
 from naiad.engines.stepper import Stepper, StepResult
@@ -29,8 +29,15 @@ class _Live:
     sink: Sink
     submitted_s: float
     ids: list[int] = field(default_factory=list)
+    scheduled_s: float | None = None
+    first_token_s: float | None = None
     delivered_s: float | None = None
     stopped: bool = False
+
+    def times(self) -> RequestTimes:
+        """Stations passed so far; a request that was never scheduled counts as scheduled on arrival."""
+        scheduled_s = self.submitted_s if self.scheduled_s is None else self.scheduled_s
+        return RequestTimes(self.submitted_s, scheduled_s, self.first_token_s, self.delivered_s)
 
 
 class StepLoop(Engine):
@@ -157,6 +164,7 @@ class StepLoop(Engine):
                 _log.exception("engine refused a request, incident %s", incident.incident)
                 self._fail(key, incident)
             else:
+                live.scheduled_s = now
                 self._observer.scheduled(now - live.submitted_s)
 
     def _deliver(self, result: StepResult) -> None:
@@ -169,6 +177,7 @@ class StepLoop(Engine):
         now = self._clock()
         if ids:
             if live.delivered_s is None:
+                live.first_token_s = now
                 self._observer.first_token(now - live.submitted_s)
             else:
                 self._observer.next_tokens(now - live.delivered_s, len(ids))
@@ -176,7 +185,8 @@ class StepLoop(Engine):
         if reason is not None:
             self._forget(result.key, abort=result.finish_reason is None)
             self._observer.finished(len(live.request.prompt_ids), len(live.ids), reason)
-        live.sink.emit(TokenChunk(ids, result.log_probs[: len(ids)], reason))
+        times = live.times() if reason is not None else None
+        live.sink.emit(TokenChunk(ids, result.log_probs[: len(ids)], reason, times))
 
     def _cut(self, live: _Live, result: StepResult) -> tuple[list[int], FinishReason | None]:
         """Apply end ids, stop sequences and the length; return what to deliver and why it ends, if so."""
@@ -218,7 +228,7 @@ class StepLoop(Engine):
         prompt_tokens, tokens = len(live.request.prompt_ids), len(live.ids)
         if live.stopped:
             self._observer.finished(prompt_tokens, tokens, FinishReason.CANCELLED)
-            live.sink.emit(TokenChunk([], finish_reason=FinishReason.CANCELLED))
+            live.sink.emit(TokenChunk([], finish_reason=FinishReason.CANCELLED, times=live.times()))
         else:
             self._observer.finished(prompt_tokens, tokens, FinishReason.TIMEOUT)
             live.sink.fail(DeadlineExceeded("the request's deadline passed", partial=tokens > 0))

@@ -1,0 +1,112 @@
+"""Deployment profiles: one YAML file each, from which every model's configuration is rendered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from naiad.contract import MODELS
+from naiad.contract.errors import InvalidArgument
+from naiad.settings.parameters import Parameters
+
+__all__ = ["PROFILES_FOLDER", "Instances", "Profile", "load_profile"]
+
+PROFILES_FOLDER = Path(__file__).resolve().parents[1] / "profiles"
+
+
+class Instances(BaseModel):
+    """Processes a model runs in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    preprocessing: int = Field(default=1, ge=1)
+    postprocessing: int = Field(default=1, ge=1)
+    tensorrt_llm_bls: int = Field(default=1, ge=1)
+
+
+class Profile(BaseModel):
+    """How the models of one deployment differ from another's.
+
+    Attributes:
+        name: file name without its ending; names `configs/<name>.pbtxt`.
+        summary: one line.
+        decoupled: many responses a request (streaming), or exactly one.
+        max_batch_size: of every model.
+        model_directory: prepared model; relative paths start at the folder that holds the model repository.
+        max_queue_delay_microseconds: how long the engine's and tokenizers' batchers wait for more requests.
+        max_queue_size: of Triton's own queue in front of engine and tokenizers; 0 is unlimited.
+        instances: processes of the stateless models.
+        parameters: model name -> parameter -> value, over the contract's defaults.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    summary: str
+    decoupled: bool
+    max_batch_size: int = Field(default=64, ge=1)
+    model_directory: str
+    max_queue_delay_microseconds: int = Field(default=0, ge=0)
+    max_queue_size: int = Field(default=0, ge=0)
+    instances: Instances = Instances()
+    parameters: dict[str, dict[str, str]] = {}
+
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        """Write YAML scalars as Triton's string values."""
+        if not isinstance(value, dict):
+            return value
+        return {
+            model: {key: _text(scalar) for key, scalar in entries.items()} if isinstance(entries, dict) else entries
+            for model, entries in value.items()
+        }
+
+    @field_validator("parameters")
+    @classmethod
+    def _known(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        specs = {spec.name: spec for spec in MODELS}
+        for model, entries in value.items():
+            if model not in specs:
+                raise ValueError(f"no model {model!r}; models are {', '.join(specs)}")
+            try:
+                Parameters.of(specs[model], entries)
+            except InvalidArgument as error:
+                raise ValueError(error.message) from None
+        return value
+
+
+def _text(scalar: object) -> object:
+    if isinstance(scalar, bool):
+        return str(scalar).lower()
+    return str(scalar) if isinstance(scalar, int | float) else scalar
+
+
+def load_profile(path: Path) -> Profile:
+    """Read one profile.
+
+    Raises:
+        InvalidArgument: the file is missing, is no YAML mapping, or holds a wrong or unknown setting.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        known = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml"))) or "none"
+        raise InvalidArgument(f"there is no profile {path.stem}; known are: {known}") from None
+    except yaml.YAMLError as error:
+        raise InvalidArgument(f"{path.name} is not YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise InvalidArgument(f"{path.name} must be a mapping of settings")
+    try:
+        return Profile(name=path.stem, **content)
+    except (ValidationError, TypeError) as error:
+        raise InvalidArgument(f"profile {path.name}: {_first(error)}") from None
+
+
+def _first(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    detail = error.errors()[0]
+    return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"

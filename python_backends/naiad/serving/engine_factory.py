@@ -1,0 +1,93 @@
+"""Which engine a model's parameters ask for; what an engine needs is imported only when it is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from naiad.contract.errors import InvalidArgument
+from naiad.engines import Engine, EngineLimits, EngineObserver, StepLoop
+from naiad.engines.stepper import Stepper
+from naiad.settings.model_directory import ModelDirectory, resolve_model_directory
+from naiad.settings.parameters import Parameters
+
+__all__ = ["make_engine"]
+
+DEFAULT_KV_TOKENS = 24_576
+_GPU_ONLY = {
+    "encoder_model_path", "max_attention_window_size", "sink_token_length", "kv_cache_free_gpu_mem_fraction",
+    "cross_kv_cache_fraction", "gpu_device_ids", "participant_ids", "lora_cache_gpu_memory_fraction",
+    "lora_cache_host_memory_bytes", "lora_prefetch_dir", "decoding_mode", "lookahead_window_size",
+    "lookahead_ngram_size", "lookahead_verification_set_size", "medusa_choices", "eagle_choices",
+    "guided_decoding_backend", "xgrammar_tokenizer_info_path",
+}  # fmt: skip
+
+
+def make_engine(parameters: Parameters, model_folder: str, observer: EngineObserver) -> Engine:
+    """Load the engine that the parameters name.
+
+    Args:
+        parameters: of model `tensorrt_llm`.
+        model_folder: the model's folder in the repository; relative engine paths start two above it.
+        observer: is told what the engine does.
+
+    Raises:
+        InvalidArgument: a parameter is wrong or has no meaning for a CPU engine; it is named.
+    """
+    for name in sorted(_GPU_ONLY):
+        if parameters.text(name):
+            raise InvalidArgument(
+                f"parameter {name} has no meaning for the {parameters.text('engine')} engine"
+            )
+    if parameters.integer("max_beam_width", minimum=1) > 1:
+        raise InvalidArgument("parameter max_beam_width must be 1: this engine has no beam search")
+    parameters.choice("gpt_model_type", "inflight_fused_batching", "inflight_batching")
+    engine = parameters.choice("engine", "openvino", "synthetic")
+    directory = ModelDirectory.load(resolve_model_directory(parameters.text("gpt_model_path"), model_folder))
+    kv_tokens = parameters.optional_integer("max_tokens_in_paged_kv_cache", minimum=64) or DEFAULT_KV_TOKENS
+    limits = EngineLimits(
+        vocab_size=directory.vocab_size,
+        max_seq_len=directory.context_length,
+        kv_capacity_tokens=kv_tokens,
+        end_ids=frozenset(directory.eos_ids),
+    )
+    build = _openvino if engine == "openvino" else _synthetic
+    return StepLoop(
+        build(parameters, directory.path, limits),
+        max_waiting=parameters.integer("max_waiting_requests", minimum=1),
+        poll_period_s=parameters.milliseconds("cancellation_check_period_ms"),
+        observer=observer,
+    )
+
+
+def _openvino(parameters: Parameters, directory: Path, limits: EngineLimits) -> Stepper:
+    from naiad.engines.openvino import OpenVinoSettings, OpenVinoStepper
+
+    settings = OpenVinoSettings(
+        directory=directory,
+        kv_tokens=limits.kv_capacity_tokens,
+        kv_precision=parameters.choice("kv_cache_precision", "f32", "f16", "u8"),
+        max_sequences=parameters.integer("max_num_sequences", minimum=1),
+        max_num_tokens=parameters.integer("max_num_tokens", minimum=1),
+        prefix_caching=parameters.flag("enable_kv_cache_reuse"),
+        chunked_prefill=parameters.flag("enable_chunked_context"),
+    )
+    return OpenVinoStepper(settings, limits)
+
+
+def _synthetic(parameters: Parameters, directory: Path, limits: EngineLimits) -> Stepper:
+    from naiad.engines.synthetic import SyntheticStepper, SyntheticTiming
+    from naiad.tokenization import Tokenizer
+
+    script = parameters.text("synthetic_script")
+    timing = SyntheticTiming(
+        prefill_tokens_per_s=parameters.number("synthetic_prefill_tokens_per_s"),
+        step_s=parameters.number("synthetic_step_ms") / 1000,
+        step_per_sequence_s=parameters.number("synthetic_step_per_sequence_ms") / 1000,
+        max_num_tokens=parameters.integer("max_num_tokens", minimum=1),
+    )
+    return SyntheticStepper(
+        limits,
+        timing,
+        max_sequences=parameters.integer("max_num_sequences", minimum=1),
+        script=Tokenizer.load(directory).encode(script, add_special_tokens=False) if script else (),
+    )

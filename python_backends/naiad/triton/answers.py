@@ -1,0 +1,103 @@
+"""The answer of one request that may have several rows: one response stream, ended by the last row."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+
+from naiad.contract.errors import NaiadError
+from naiad.serving.tensor_inputs import Array
+from naiad.telemetry import Recorder
+from naiad.triton.responses import ResponseStream
+
+__all__ = ["Answer"]
+
+
+class Answer:
+    """Shared by the rows of a request; each row ends with a `last` response or a `fail`.
+
+    Decoupled models send every row's responses as they come. A non-decoupled one owes exactly one
+    response, so there the rows are gathered and stacked, and the first error is the answer.
+
+    Args:
+        stream: of the request.
+        rows: how many have to end.
+        recorder: counts failures.
+        decoupled: whether many responses are allowed.
+        empty_end: end with an empty message of its own, as the upstream BLS model does.
+    """
+
+    def __init__(
+        self,
+        stream: ResponseStream,
+        rows: int,
+        recorder: Recorder,
+        *,
+        decoupled: bool,
+        empty_end: bool = False,
+    ) -> None:
+        self._stream = stream
+        self._open = rows
+        self._recorder = recorder
+        self._empty_end = empty_end
+        self._lock = threading.Lock()
+        self._gathered: dict[int, Mapping[str, Array]] | None = None if decoupled else {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal message was sent."""
+        return self._stream.ended
+
+    def is_cancelled(self) -> bool:
+        """Whether the caller has gone away (asks the server)."""
+        return self._stream.is_cancelled()
+
+    def send(self, row: int, tensors: Mapping[str, Array], *, last: bool) -> None:
+        """Send a response of a row; `last` ends the row."""
+        with self._lock:
+            self._open -= last
+            if self._gathered is not None:
+                self._gathered[row] = tensors
+                if self._open == 0:
+                    rows = [self._gathered[index] for index in sorted(self._gathered)]
+                    self._stream.send(rows[0] if len(rows) == 1 else _stack(rows), final=True)
+                return
+            self._stream.send(tensors, final=self._open == 0 and not self._empty_end)
+            if self._open == 0 and self._empty_end:
+                self._stream.finish()
+
+    def fail(self, error: NaiadError) -> None:
+        """End a row with an error; the other rows go on where there can be many responses."""
+        with self._lock:
+            if self._stream.ended:
+                return
+            self._recorder.failed(error.code)
+            self._open -= 1
+            self._stream.fail(error, final=self._open == 0 or self._gathered is not None)
+
+    def abandon(self, error: NaiadError) -> None:
+        """End the whole request with an error, whatever its rows still do."""
+        with self._lock:
+            if not self._stream.ended:
+                self._recorder.failed(error.code)
+                self._stream.fail(error)
+
+
+def _stack(rows: list[Mapping[str, Array]]) -> dict[str, Array]:
+    """Stack the rows of a non-decoupled batch, padding the last dimension with zeros."""
+    merged: dict[str, Array] = {}
+    for name in rows[0]:
+        if name == "batch_index":
+            continue
+        arrays = [row[name] for row in rows]
+        width = max(array.shape[-1] for array in arrays)
+        padded = [
+            np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])])
+            if array.shape[-1] < width
+            else array
+            for array in arrays
+        ]
+        merged[name] = np.concatenate(padded)
+    return merged

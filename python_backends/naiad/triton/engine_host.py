@@ -1,0 +1,111 @@
+"""Host of model `tensorrt_llm`: Triton requests to an engine and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from naiad.contract import TENSORRT_LLM
+from naiad.contract.errors import InvalidArgument, NaiadError
+from naiad.contract.generation import TokenChunk
+from naiad.serving.engine_factory import make_engine
+from naiad.serving.engine_requests import EngineRow, read_rows, wants_stop
+from naiad.telemetry import Recorder
+from naiad.triton.answers import Answer
+from naiad.triton.logs import configure_logging
+from naiad.triton.metrics import EngineMetrics
+from naiad.triton.numpy_abi import self_test
+from naiad.triton.requests import ModelConfiguration, read_inputs, request_timeout_us
+from naiad.triton.responses import ResponseStream, as_naiad_error
+
+__all__ = ["EngineHost"]
+
+
+class EngineHost:
+    """The Triton model: one engine, every request in flight at once, decoupled or not."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Load the engine; any wrong setting refuses the load by name."""
+        configure_logging(args["model_name"])
+        self_test()
+        self._config = ModelConfiguration.of(TENSORRT_LLM, args)
+        parameters = self._config.parameters
+        self._max_beam_width = parameters.integer("max_beam_width", minimum=1)
+        self._exclude_input = parameters.flag("exclude_input_in_output")
+        self._recorder = Recorder()
+        self._engine = make_engine(parameters, self._config.folder, self._recorder)
+        self._metrics = EngineMetrics(
+            self._config, self._engine, self._recorder, parameters.milliseconds("stats_check_period_ms")
+        )
+
+    def execute(self, requests: list[Any]) -> None:
+        """Hand every request to the engine and return; answers are sent from the engine's thread."""
+        for request in requests:
+            stream = ResponseStream(request)
+            try:
+                self._accept(request, stream)
+            except Exception as error:  # noqa: BLE001 - a request left without an answer leaks for ever
+                self._refuse(stream, as_naiad_error(error, "reading a request"))
+
+    def finalize(self) -> None:
+        """Cancel what is live and free the engine."""
+        self._metrics.close()
+        self._engine.close()
+
+    def _refuse(self, stream: ResponseStream, error: NaiadError) -> None:
+        self._recorder.failed(error.code)
+        stream.fail(error)
+
+    def _accept(self, request: Any, stream: ResponseStream) -> None:
+        inputs = read_inputs(request, "input_lengths")
+        request_id = request.request_id()
+        if wants_stop(inputs):
+            if not request_id:
+                raise InvalidArgument("a stop request needs the request id of the request to stop")
+            self._engine.stop(request_id)
+            stream.finish()
+            return
+        rows = read_rows(
+            inputs,
+            request_id=request_id,
+            requested_outputs=request.requested_output_names(),
+            limits=self._engine.limits,
+            max_beam_width=self._max_beam_width,
+            exclude_input_by_default=self._exclude_input,
+            decoupled=self._config.decoupled,
+            timeout_us=request_timeout_us(request),
+        )
+        answer = Answer(stream, len(rows), self._recorder, decoupled=self._config.decoupled)
+        for row in rows:
+            sink = _RowSink(row, answer)
+            try:
+                self._engine.submit(row.request, sink)
+            except NaiadError as error:
+                sink.fail(error)
+
+
+class _RowSink:
+    """Turns one sequence's chunks into responses: one a chunk, or a single one at the end."""
+
+    def __init__(self, row: EngineRow, answer: Answer) -> None:
+        self._row = row
+        self._answer = answer
+        self._gathered = TokenChunk([])
+        self._log_prob = 0.0
+
+    def is_cancelled(self) -> bool:
+        return self._answer.is_cancelled()
+
+    def emit(self, chunk: TokenChunk) -> None:
+        self._log_prob += sum(chunk.log_probs)
+        last = chunk.finish_reason is not None
+        if not self._row.streaming:
+            self._gathered.ids += chunk.ids
+            self._gathered.log_probs += chunk.log_probs
+            if not last:
+                return
+            chunk = TokenChunk(self._gathered.ids, self._gathered.log_probs, chunk.finish_reason, chunk.times)
+        self._answer.send(self._row.batch_index or 0, self._row.encode(chunk, self._log_prob), last=last)
+
+    def fail(self, error: NaiadError) -> None:
+        self._answer.fail(error)
