@@ -147,7 +147,21 @@ def test_a_tensor_made_here_reads_back_with_numpys_own_dtype(abi: Any, dtype: An
 def test_arrays_in_other_memory_orders_are_sent_in_c_order(abi: Any, dtype: Any) -> None:
     array = numbers((4, 6), dtype)
     for view in (array.T, array[::2, ::-1], np.asfortranarray(array), np.broadcast_to(array[0], (3, 6))):
-        assert abi.make_tensor("x", view).sent == view.tobytes(order="C")
+        tensor = abi.make_tensor("x", view)
+        assert tensor.sent == view.tobytes(order="C")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_array_with_a_twin_dtype_never_owns_its_memory(
+    backend: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner would treat its bytes as the objects that the twin's flags speak of."""
+    monkeypatch.setattr(np, "__version__", "2.0.0")
+    array = numbers((4, 6), dtype)
+    for view in (array, array.T, array[:0], array[0, 0, ...]):
+        handed_over = load().make_tensor("x", view).as_numpy()
+        assert not handed_over.flags.owndata
+        assert handed_over.flags.c_contiguous
 
 
 def test_a_read_only_array_is_sent_without_a_copy_and_stays_read_only(abi: Any) -> None:
