@@ -60,7 +60,9 @@ class Profile(BaseModel):
         if not isinstance(value, dict):
             return value
         return {
-            model: {key: _text(scalar) for key, scalar in entries.items()} if isinstance(entries, dict) else entries
+            model: {key: _text(scalar) for key, scalar in entries.items()}
+            if isinstance(entries, dict)
+            else entries
             for model, entries in value.items()
         }
 

@@ -53,7 +53,7 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        """TensorRT-LLM's rule: top_k 0 or 1 with no top_p takes the likeliest token, whatever temperature says."""
+        """TensorRT-LLM's rule: top_k 0 or 1 without top_p takes the likeliest token at any temperature."""
         return self.temperature == 0 or self.top_k == 1 or (self.top_k == 0 and self.top_p is None)
 
 

@@ -1,1 +1,1 @@
-
+"""What the models do, without Triton: from tensors to requests, from tokens to text."""

@@ -26,7 +26,7 @@ def postprocess(inputs: TensorInputs, tokenizer: Tokenizer, *, skip_special_toke
             f"TOKENS_BATCH must be [batch, beams, n] and SEQUENCE_LENGTH [batch, beams], not "
             f"{list(tokens.shape)} and {list(lengths.shape)}"
         )
-    if lengths.size and (lengths.min() < 0 or lengths.max() > tokens.shape[2]):  # type: ignore[operator]
+    if lengths.size and (lengths.min() < 0 or lengths.max() > tokens.shape[2]):
         raise InvalidArgument(
             f"SEQUENCE_LENGTH must be from 0 to {tokens.shape[2]}, the ids that TOKENS_BATCH holds"
         )

@@ -53,14 +53,18 @@ def refuse_unsupported(inputs: TensorInputs, max_beam_width: int) -> None:
     """
     for name in UNSUPPORTED:
         if inputs.given(name):
-            raise Unsupported(f"input {name} is not supported by this engine; leave it out")
+            raise Unsupported(f"input {inputs.called(name)} is not supported by this engine; leave it out")
     for name, neutral in NEUTRAL.items():
         if inputs.given(name) and not np.isin(inputs.tensors[name].astype(np.float64), neutral).all():
             allowed = " or ".join(f"{value:g}" for value in neutral)
-            raise Unsupported(f"input {name} is not supported by this engine; leave it out or send {allowed}")
+            raise Unsupported(
+                f"input {inputs.called(name)} is not supported by this engine; leave it out or send {allowed}"
+            )
     for name in _FLAGS:
         if inputs.given(name) and inputs.tensors[name].any():
-            raise Unsupported(f"input {name} is not supported by this engine; leave it out or send false")
+            raise Unsupported(
+                f"input {inputs.called(name)} is not supported by this engine; leave it out or send false"
+            )
     for row in range(inputs.batch_size):
         inputs.integer("beam_width", row, minimum=1, maximum=max_beam_width)
 
@@ -140,7 +144,7 @@ def _decode_words(name: str, row: Array | None) -> tuple[tuple[int, ...], ...]:
 
 
 def encode_words(words: list[list[list[int]]]) -> Array:
-    """Write words of every batch row as `[B, 2, N]` INT32, N the longest row (the form `_decode_words` reads)."""
+    """Write the words of every batch row as `[B, 2, N]` INT32, as `_decode_words` reads them."""
     flat = [[token for word in row for token in word] for row in words]
     width = max(map(len, flat), default=0)
     array = np.zeros((len(words), 2, width), dtype=np.int32)

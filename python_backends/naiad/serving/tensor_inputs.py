@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from naiad.contract.errors import InvalidArgument
 
 __all__ = ["TensorInputs", "decode_text"]
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 
 def decode_text(name: str, value: object) -> str:
@@ -38,10 +39,20 @@ class TensorInputs:
 
     An optional tensor that is present but empty counts as not given where it holds a list, and is refused
     where it should hold one value.
+
+    Attributes:
+        tensors: by name.
+        batch_size: first dimension of every one.
+        shown: name -> the caller's name for it, where messages should use another.
     """
 
     tensors: Mapping[str, Array]
     batch_size: int
+    shown: Mapping[str, str] = field(default_factory=dict)
+
+    def called(self, name: str) -> str:
+        """Return the caller's name of a tensor."""
+        return self.shown.get(name, name)
 
     def given(self, name: str) -> bool:
         """Whether the tensor is there and holds anything."""
@@ -51,16 +62,19 @@ class TensorInputs:
         array = self.tensors[name]
         if array.shape[:1] != (self.batch_size,):
             raise InvalidArgument(
-                f"{name} has shape {list(array.shape)}; its first dimension must be the batch size {self.batch_size}"
+                f"{self.called(name)} has shape {list(array.shape)}; its first dimension must be the "
+                f"batch size {self.batch_size}"
             )
-        return array[row].reshape(-1)
+        return np.asarray(array[row]).reshape(-1)
 
-    def _one(self, name: str, row: int) -> object | None:
+    def _one(self, name: str, row: int) -> Any:
         if name not in self.tensors:
             return None
         values = self._row(name, row)
         if values.size != 1:
-            raise InvalidArgument(f"{name} must hold exactly one value per request, not {values.size}")
+            raise InvalidArgument(
+                f"{self.called(name)} must hold exactly one value per request, not {values.size}"
+            )
         return values[0]
 
     def integer(self, name: str, row: int, *, minimum: int, maximum: int) -> int | None:
@@ -68,9 +82,9 @@ class TensorInputs:
         value = self._one(name, row)
         if value is None:
             return None
-        number = int(value)  # type: ignore[call-overload]
+        number = int(value)
         if not minimum <= number <= maximum:
-            raise InvalidArgument(f"{name} must be from {minimum} to {maximum}, not {number}")
+            raise InvalidArgument(f"{self.called(name)} must be from {minimum} to {maximum}, not {number}")
         return number
 
     def number(
@@ -80,10 +94,12 @@ class TensorInputs:
         value = self._one(name, row)
         if value is None:
             return None
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
         if not math.isfinite(number) or not minimum <= number <= maximum or (above and number == minimum):
             lower = "above" if above else "from"
-            raise InvalidArgument(f"{name} must be {lower} {minimum:g} to {maximum:g}, not {number:g}")
+            raise InvalidArgument(
+                f"{self.called(name)} must be {lower} {minimum:g} to {maximum:g}, not {number:g}"
+            )
         return number
 
     def flag(self, name: str, row: int = 0) -> bool | None:
@@ -108,7 +124,7 @@ class TensorInputs:
         if not self.given(name):
             return None
         self._row(name, row)
-        return self.tensors[name][row]
+        return np.asarray(self.tensors[name][row])
 
     def alias(self, name: str, old: str, row: int, *, maximum: int) -> int | None:
         """Return the value of `name` or of its older spelling; both only if they agree."""

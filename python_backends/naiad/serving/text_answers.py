@@ -1,4 +1,4 @@
-"""From engine responses to text responses: correct deltas, stop strings held back, one end for each sequence."""
+"""From engine responses to text responses: correct deltas, stop strings held back, one end a sequence."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class _SequenceText:
         self._pending_tokens += length
         if "output_log_probs" in tensors:
             self._log_probs += tensors["output_log_probs"].reshape(-1).tolist()
-            self._cumulative = float(tensors["cum_log_probs"].reshape(-1)[0])  # type: ignore[arg-type]
+            self._cumulative = float(tensors["cum_log_probs"].reshape(-1)[0])
         self._perf.update({name: tensors[name] for name in PERF_METRICS if name in tensors})
         result = self._stops.push(self._detokenizer.push(ids))
         self._text.append(result.text)
@@ -117,7 +117,7 @@ class _SequenceText:
         return self._response() if self._row.streaming and result.text else None
 
     def end(self, reason: FinishReason | None) -> dict[str, Array]:
-        """End the sequence; an engine that states no reason ended by length if it produced all it was asked."""
+        """End the sequence; without a stated reason, by length if it produced all it was asked for."""
         if reason is None:
             reason = FinishReason.LENGTH if self.tokens >= self._row.max_tokens else FinishReason.STOP
         result = self._stops.push(self._detokenizer.flush())

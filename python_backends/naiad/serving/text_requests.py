@@ -10,7 +10,7 @@ import numpy as np
 from naiad.contract import ENSEMBLE
 from naiad.contract.errors import InvalidArgument, Unsupported
 from naiad.serving.prompts import encode_prompt
-from naiad.serving.sampling import MAX_OUTPUT_TOKENS, encode_words
+from naiad.serving.sampling import MAX_OUTPUT_TOKENS, encode_words, read_sampling, refuse_unsupported
 from naiad.serving.tensor_inputs import Array, TensorInputs
 from naiad.tokenization import Tokenizer
 
@@ -25,6 +25,8 @@ _PASSED_ON = {
     for engine, text in step.inputs.items()
     if text in _TEXT_SIDE
 }
+_SHOWN = {engine: text for text, engine in _PASSED_ON.items()} | {"request_output_len": "max_tokens"}
+_ANY_BEAM_WIDTH = 1024  # the engine knows its own limit
 # The BLS model decides these itself.
 _OWN = {
     "exclude_input_in_output",
@@ -132,7 +134,7 @@ def _engine_inputs(
             value = inputs.row(text_name, row)
             if value is None:
                 raise InvalidArgument(f"{text_name} is empty; leave it out instead")
-            tensors[engine_name] = value[np.newaxis]
+            tensors[engine_name] = value[np.newaxis] if value.ndim else value.reshape(1, 1)
     for text_name in ("end_id", "pad_id"):
         value = inputs.row(text_name, row)
         if value is not None:
@@ -142,6 +144,10 @@ def _engine_inputs(
     bad_words = inputs.texts("bad_words", row)
     if bad_words:
         tensors["bad_words_list"] = encode_words([tokenizer.encode_words(bad_words)])
+    # Checked here too, so that a refusal names the tensor that the caller sent, before the engine is called.
+    check = TensorInputs(tensors, 1, _SHOWN)
+    refuse_unsupported(check, max_beam_width=_ANY_BEAM_WIDTH)
+    read_sampling(check, 0, frozenset(tokenizer.eos_ids))
     return tensors
 
 

@@ -1,4 +1,4 @@
-"""Hosts of the stateless models `preprocessing` and `postprocessing`: a batch of requests in, one response each."""
+"""Hosts of the stateless models `preprocessing` and `postprocessing`: one response a request."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ called model's process dies; whoever iterates needs a watchdog, and a cancel is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,6 +17,8 @@ from naiad.serving.tensor_inputs import Array
 from naiad.triton.numpy_abi import make_tensor, read_tensor
 
 __all__ = ["EngineModel"]
+
+_log = logging.getLogger(__name__)
 
 
 class EngineModel:
@@ -62,4 +65,5 @@ class EngineModel:
         known = parse_error(text)
         if known is not None:
             return known
+        _log.error("calling model %s failed: %s", self._name, text)
         return EngineUnavailable(f"model {self._name} could not be called; retry later")

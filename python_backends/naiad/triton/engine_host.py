@@ -15,7 +15,7 @@ from naiad.triton.answers import Answer
 from naiad.triton.logs import configure_logging
 from naiad.triton.metrics import EngineMetrics
 from naiad.triton.numpy_abi import self_test
-from naiad.triton.requests import ModelConfiguration, read_inputs, request_timeout_us
+from naiad.triton.requests import ModelConfiguration, RequestParameters, read_inputs
 from naiad.triton.responses import ResponseStream, as_naiad_error
 
 __all__ = ["EngineHost"]
@@ -58,6 +58,7 @@ class EngineHost:
 
     def _accept(self, request: Any, stream: ResponseStream) -> None:
         inputs = read_inputs(request, "input_lengths")
+        parameters = RequestParameters.of(request, TENSORRT_LLM)
         request_id = request.request_id()
         if wants_stop(inputs):
             if not request_id:
@@ -73,7 +74,7 @@ class EngineHost:
             max_beam_width=self._max_beam_width,
             exclude_input_by_default=self._exclude_input,
             decoupled=self._config.decoupled,
-            timeout_us=request_timeout_us(request),
+            timeout_us=parameters.timeout_us,
         )
         answer = Answer(stream, len(rows), self._recorder, decoupled=self._config.decoupled)
         for row in rows:

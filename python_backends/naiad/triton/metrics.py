@@ -68,7 +68,7 @@ class MetricPusher:
             closing = self._closing.wait(self._period_s)
             try:
                 self._push()
-            except Exception:
+            except Exception:  # noqa: BLE001 - a broken metric must not end serving
                 _log.exception("metrics could not be pushed; serving goes on without them")
                 return
             if closing:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from naiad.contract.errors import InvalidArgument
+from naiad.contract.errors import InvalidArgument, Unsupported
 from naiad.contract.tensors import ModelSpec
 from naiad.serving.tensor_inputs import Array, TensorInputs
 from naiad.settings.parameters import Parameters
 from naiad.triton.numpy_abi import read_tensor
 
-__all__ = ["ModelConfiguration", "read_inputs", "request_timeout_us"]
+__all__ = ["ModelConfiguration", "RequestParameters", "read_inputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class ModelConfiguration:
 
 
 def read_inputs(request: Any, size_tensor: str) -> TensorInputs:
-    """Read all input tensors; the batch size is the first dimension of `size_tensor`, or of the first given.
+    """Read all input tensors; the batch size is the first dimension of `size_tensor` (or of any).
 
     Raises:
         InvalidArgument: there is no batch dimension.
@@ -61,7 +62,42 @@ def read_inputs(request: Any, size_tensor: str) -> TensorInputs:
     return TensorInputs(tensors, int(sized.shape[0]))
 
 
-def request_timeout_us(request: Any) -> int:
-    """Return the caller's time limit in microseconds: Triton's request timeout; 0 when there is none."""
-    parameters = json.loads(request.parameters() or "{}")
-    return int(request.timeout() or parameters.get("timeout", 0))
+# Parameters that Triton, its frontends and NVIDIA's clients send along. HTTP generate turns every field that is
+# no tensor into a parameter, so an unknown one is a misspelt tensor and is refused.
+_KNOWN_PARAMETERS = frozenset(
+    {
+        "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output",
+        "triton_enable_empty_final_response", "Streaming", "streaming", "authorization", "traceparent", "tracestate",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RequestParameters:
+    """The request's own parameters: what comes beside the tensors."""
+
+    timeout_us: int
+
+    @classmethod
+    def of(cls, request: Any, spec: ModelSpec) -> RequestParameters:
+        """Read and check them; `timeout_us` is Triton's request timeout, 0 when there is none.
+
+        Raises:
+            InvalidArgument: an unknown parameter (the nearest tensor is suggested), or a bad timeout.
+            Unsupported: a request type of disaggregated serving.
+        """
+        given = json.loads(request.parameters() or "{}")
+        for name, value in given.items():
+            if name == "request_type":
+                if value != "context_and_generation":
+                    raise Unsupported(
+                        f"request_type {value!r} is not supported: only context_and_generation is"
+                    )
+            elif name not in _KNOWN_PARAMETERS and not name.lower().startswith("x-"):
+                near = difflib.get_close_matches(name, [tensor.name for tensor in spec.inputs], n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise InvalidArgument(f"{spec.name} has no input or parameter {name!r}{hint}")
+        timeout = request.timeout() or given.get("timeout", 0)
+        if not isinstance(timeout, int) or timeout < 0:
+            raise InvalidArgument("timeout must be a whole number of microseconds, at least 0")
+        return cls(timeout)

@@ -23,7 +23,7 @@ from naiad.triton.bls import EngineModel
 from naiad.triton.logs import configure_logging
 from naiad.triton.metrics import MetricPusher
 from naiad.triton.numpy_abi import self_test
-from naiad.triton.requests import ModelConfiguration, read_inputs, request_timeout_us
+from naiad.triton.requests import ModelConfiguration, RequestParameters, read_inputs
 from naiad.triton.responses import ResponseStream, as_naiad_error
 from naiad.triton.tokenizers import load_tokenizer
 from naiad.triton.watchdog import LiveCall, SilenceLimits, Watchdog
@@ -79,7 +79,7 @@ class TextHost:
 
     def _accept(self, request: Any, stream: ResponseStream) -> None:
         arrival_s = time.monotonic()
-        timeout_us = request_timeout_us(request)
+        timeout_us = RequestParameters.of(request, TENSORRT_LLM_BLS).timeout_us
         timeout_s = timeout_us / 1e6 if timeout_us else self._default_timeout_s
         rows = read_text_rows(
             read_inputs(request, "max_tokens"),
@@ -139,12 +139,13 @@ class TextHost:
         for response in responses:
             call.heard()
             for outgoing in text.feed(response):
-                now = time.monotonic()
-                if last_s is None:
-                    self._recorder.first_token(now - arrival_s)
-                else:
-                    self._recorder.next_tokens(now - last_s, 1)
-                last_s = now
+                if row.streaming:
+                    now = time.monotonic()
+                    if last_s is None:
+                        self._recorder.first_token(now - arrival_s)
+                    else:
+                        self._recorder.next_tokens(now - last_s, 1)
+                    last_s = now
                 call.answer.send(row.batch_index or 0, outgoing, last=text.done)
             if text.done:
                 break

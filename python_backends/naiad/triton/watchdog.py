@@ -93,7 +93,7 @@ class Watchdog:
     def _stop_logged(self, engine_id: str) -> None:
         try:
             self._stop(engine_id)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the call ends by its limits all the same
             _log.exception("stop request for %s failed", engine_id)
 
     def _run(self) -> None:
@@ -103,7 +103,7 @@ class Watchdog:
             for call in calls:
                 try:
                     self._look_at(call)
-                except Exception:
+                except Exception:  # noqa: BLE001 - the other calls need the watchdog
                     _log.exception("watchdog could not look at call %s", call.engine_id)
 
     def _look_at(self, call: LiveCall) -> None:
