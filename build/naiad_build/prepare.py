@@ -183,7 +183,8 @@ def _copy(origin: Path, staging: Path, required: tuple[str, ...], optional: tupl
     if missing:
         raise SourceError(
             f"{origin} lacks {', '.join(missing)}. The .json files come from the original checkpoint, the "
-            f"OpenVINO tokenizer from openvino-tokenizers: convert_tokenizer {origin} --with-detokenizer -o {origin}"
+            "OpenVINO tokenizer files from openvino-tokenizers: "
+            f"convert_tokenizer {origin} --with-detokenizer -o {origin}"
         )
     for name in (*required, *(name for name in optional if (origin / name).is_file())):
         if not (staging / name).exists():
