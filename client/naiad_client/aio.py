@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -40,11 +42,13 @@ class AsyncClient:
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
         transport: AsyncTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
-        self._transport = transport or AioGrpcTransport(url, connect_s=self._timeouts.connect_s)
+        self._clock = clock
+        self._transport = transport or AioGrpcTransport(url, connect_s=self._timeouts.connect_s, clock=clock)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -71,6 +75,7 @@ class AsyncClient:
             timeouts=timeouts or self._timeouts,
             retries=self._retries,
             request_id=request_id,
+            clock=self._clock,
         )
         return AsyncStream(self._transport, session)
 

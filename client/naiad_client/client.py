@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -32,6 +34,7 @@ class Client:
         timeouts: limits of every call that brings none of its own.
         retries: when a failed call is repeated.
         transport: another way to reach the server; for tests.
+        clock: monotonic time in seconds; for tests.
 
     Raises:
         InvalidArgument: `url` is not ``host:port``.
@@ -52,11 +55,13 @@ class Client:
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
         transport: Transport | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
-        self._transport = transport or GrpcTransport(url, connect_s=self._timeouts.connect_s)
+        self._clock = clock
+        self._transport = transport or GrpcTransport(url, connect_s=self._timeouts.connect_s, clock=clock)
 
     def __enter__(self) -> Client:
         return self
@@ -90,6 +95,7 @@ class Client:
             timeouts=timeouts or self._timeouts,
             retries=self._retries,
             request_id=request_id,
+            clock=self._clock,
         )
         return Stream(self._transport, session)
 
