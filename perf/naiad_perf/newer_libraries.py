@@ -58,8 +58,8 @@ def newer_release(os_release: Mapping[str, str] | None = None) -> NewerRelease:
     distribution, present = facts.get("ID", "unknown"), facts.get("VERSION_CODENAME", "")
     if distribution not in _NEWER_CODENAME or not present:
         raise InstallError(
-            "perf_analyzer needs glibc 2.38. Where the system's own is older, it can be fetched for Debian and "
-            f"Ubuntu only, and this is {distribution!r}: measure from a newer system or a container"
+            "perf_analyzer needs glibc 2.38. Where the system's own is older, it can be fetched for Debian "
+            f"and Ubuntu only, and this is {distribution!r}: measure from a newer system or a container"
         )
     return NewerRelease(present, _NEWER_CODENAME[distribution], _PACKAGES)
 

@@ -103,21 +103,35 @@ def run(arguments: Sequence[str], artifacts: Path = _ARTIFACTS, report: Report =
         InstallError: see `install`.
     """
     install(artifacts, report)
-    with subprocess.Popen([*locate(artifacts), *arguments], env=_environment()) as process:
-        previous = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-        try:
-            status = _wait(process)
-        finally:
-            signal.signal(signal.SIGTERM, previous)
+    command = [*locate(artifacts), *arguments]
+    running: list[subprocess.Popen[bytes]] = []
+    asked_to_stop: list[int] = []
+
+    def stop(number: int, _frame: object) -> None:
+        asked_to_stop.append(number)
+        for process in running:
+            process.terminate()
+
+    with (
+        _handled(signal.SIGINT, lambda *_: None),  # the terminal sends it to perf_analyzer as well
+        _handled(signal.SIGTERM, stop),
+        subprocess.Popen(command, env=_environment()) as process,
+    ):
+        running.append(process)
+        if asked_to_stop:  # while it was being started
+            process.terminate()
+        status = process.wait()
     return status if status >= 0 else 128 - status
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the terminal sent it to perf_analyzer as well
-            continue
+@contextmanager
+def _handled(number: signal.Signals, handler: Callable[..., None]) -> Iterator[None]:
+    """Handle a signal this way for a while; unlike an ignored one, a child does not inherit it."""
+    previous = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, previous)
 
 
 def _home(artifacts: Path) -> Path:
@@ -191,8 +205,9 @@ def _fetch_binary(folder: Path, report: Report) -> None:
     pin = folder / "pin.txt"
     pin.write_text(f"perf-analyzer=={VERSION} --hash=sha256:{_SHA256}\n", encoding="utf-8")
     command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary",
-        ":all:", "--platform", _PLATFORM, "--require-hashes", "-d", str(folder), "-r", str(pin),
+        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--only-binary", ":all:", "--platform", _PLATFORM, "--require-hashes",
+        "-d", str(folder), "-r", str(pin),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
     if done.returncode:
