@@ -74,6 +74,8 @@ def ask(
     if raw and system is not None:
         raise typer.BadParameter("a raw prompt has no system message", param_hint="--system")
     text = sys.stdin.read() if question == "-" else question
+    if not text.strip():
+        raise typer.BadParameter("the question is empty")
     with reporting(), Client(url, model=model, timeouts=Timeouts(total_s=timeout)) as client:
         request = GenerationRequest(
             text_input=text if raw else None,

@@ -91,8 +91,8 @@ def write_answer(stream: Stream) -> Completion:
     try:
         for chunk in stream:
             if chunk.text:
+                last = chunk.text  # before it is shown, for Ctrl-C may come in between
                 typer.echo(chunk.text, nl=False)
-                last = chunk.text
     finally:
         if not last.endswith("\n"):
             typer.echo()

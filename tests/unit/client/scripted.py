@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+from tritonclient.grpc import service_pb2 as pb
 
 from naiad_client.errors import Cancelled, NaiadError
 from naiad_client.transport import Received
-from tritonclient.grpc import service_pb2 as pb
 
 
 class FakeClock:
@@ -32,7 +33,7 @@ class End:
 
 
 END = End()
-Step = pb.ModelStreamInferResponse | Silence | NaiadError | End
+Step: TypeAlias = pb.ModelStreamInferResponse | Silence | NaiadError | End
 
 
 @dataclass

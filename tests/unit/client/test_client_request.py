@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from naiad.contract.ensemble_model import ENSEMBLE
 from naiad.contract.text_models import TENSORRT_LLM_BLS
-
 from naiad_client import GenerationRequest, InvalidArgument
 
 EVERYTHING: dict[str, Any] = {

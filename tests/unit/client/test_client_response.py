@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 
 import pytest
+from tests.unit.client.scripted import add_output, delta, final
 from tritonclient.grpc import service_pb2 as pb
 
 from naiad_client import NaiadError
 from naiad_client.response import Assembly
-from tests.unit.client.scripted import add_output, delta, final
 
 
 def test_deltas_are_joined_and_numbered_and_counted() -> None:
@@ -93,7 +93,9 @@ def test_log_probs_are_per_chunk_and_joined() -> None:
         ("output_log_probs", "FP16", b"\0\0"),
     ],
 )
-def test_a_tensor_that_breaks_the_contract_is_an_error_that_names_it(name: str, datatype: str, raw: bytes) -> None:
+def test_a_tensor_that_breaks_the_contract_is_an_error_that_names_it(
+    name: str, datatype: str, raw: bytes
+) -> None:
     response = pb.ModelInferResponse()
     add_output(response, name, datatype, [1], raw)
     with pytest.raises(NaiadError, match=name):

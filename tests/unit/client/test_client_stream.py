@@ -8,6 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import (
+    END,
+    AsyncScriptedTransport,
+    ScriptedTransport,
+    Silence,
+    Step,
+    delta,
+    failure,
+    final,
+)
 
 from naiad_client import (
     AsyncClient,
@@ -26,16 +36,6 @@ from naiad_client import (
     Retries,
     Timeouts,
     TotalTimeout,
-)
-from tests.unit.client.scripted import (
-    END,
-    AsyncScriptedTransport,
-    ScriptedTransport,
-    Silence,
-    Step,
-    delta,
-    failure,
-    final,
 )
 
 QUICK = Retries(attempts=3, backoff_s=0)
@@ -275,7 +275,7 @@ def test_cancelling_twice_or_after_the_end_changes_nothing(play: Play) -> None:
         stream.result()
         stream.cancel()
     assert stream.completion.finish_reason == "stop"
-    assert not transport.wires[0].cancelled or list(stream) == []
+    assert not transport.wires[0].cancelled
 
 
 def test_a_cancel_that_somebody_else_made_is_an_error(play: Play) -> None:
@@ -295,9 +295,14 @@ def test_leaving_the_context_cancels_and_keeps_what_came() -> None:
 def test_an_exception_in_the_callers_code_cancels() -> None:
     transport = ScriptedTransport([[delta("x"), delta("y")]])
     client = Client(transport=transport, clock=transport.clock)
-    with pytest.raises(ZeroDivisionError), client.stream("hi") as stream:
-        for _ in stream:
-            raise ZeroDivisionError
+
+    def careless() -> None:
+        with client.stream("hi") as stream:
+            for _ in stream:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        careless()
     assert transport.wires[0].cancelled
 
 
