@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from naiad.contract.errors import NaiadError
+from naiad.contract.errors import NaiadError, format_error
 from naiad.serving.tensor_inputs import Array
 from naiad.telemetry import Recorder
 from naiad.triton.responses import ResponseStream
@@ -27,6 +27,7 @@ class Answer:
         recorder: counts failures.
         decoupled: whether many responses are allowed.
         empty_end: end with an empty message of its own, as the upstream BLS model does.
+        errors_in_band: send errors as the `finish_reason` output (see `requests.ERRORS_IN_BAND`).
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Answer:
         self._open = rows
         self._recorder = recorder
         self._empty_end = empty_end
+        self._errors_in_band = errors_in_band
         self._lock = threading.Lock()
         self._gathered: dict[int, Mapping[str, Array]] | None = None if decoupled else {}
 
@@ -75,7 +77,12 @@ class Answer:
                 return
             self._recorder.failed(error.code)
             self._open -= 1
-            self._stream.fail(error, final=self._open == 0 or self._gathered is not None)
+            final = self._open == 0 or self._gathered is not None
+            if self._errors_in_band:
+                reason = np.array([[format_error(error).encode()]], dtype=np.object_)
+                self._stream.send({"finish_reason": reason}, final=final)
+            else:
+                self._stream.fail(error, final=final)
 
     def abandon(self, error: NaiadError) -> None:
         """End the whole request with an error, whatever its rows still do."""

@@ -15,6 +15,7 @@ import triton_python_backend_utils as pb_utils
 from naiad.contract.errors import EngineUnavailable, NaiadError, parse_error
 from naiad.serving.tensor_inputs import Array
 from naiad.triton.numpy_abi import make_tensor, read_tensor
+from naiad.triton.requests import ERRORS_IN_BAND
 
 __all__ = ["EngineModel"]
 
@@ -28,7 +29,7 @@ class EngineModel:
         self._name = name
 
     def generate(
-        self, tensors: Mapping[str, Array], outputs: Sequence[str], request_id: str, timeout_us: int
+        self, tensors: Mapping[str, Array], requested: Sequence[str], request_id: str, timeout_us: int
     ) -> Iterator[dict[str, Array]]:
         """Call the model; yield the output tensors of every response (possibly none in the last).
 
@@ -38,17 +39,26 @@ class EngineModel:
         request = pb_utils.InferenceRequest(
             model_name=self._name,
             inputs=[make_tensor(name, array) for name, array in tensors.items()],
-            requested_output_names=list(outputs),
+            requested_output_names=list(requested),
             request_id=request_id,
             timeout=timeout_us,
+            parameters={ERRORS_IN_BAND: True},
         )
         try:
             for response in request.exec(decoupled=True):
                 if response.has_error():
                     raise self._error(response.error().message())
-                yield {tensor.name(): read_tensor(tensor) for tensor in response.output_tensors()}
+                outputs = {tensor.name(): read_tensor(tensor) for tensor in response.output_tensors()}
+                self._raise_in_band(outputs)
+                yield outputs
         except pb_utils.TritonModelException as error:
             raise self._error(str(error)) from error
+
+    def _raise_in_band(self, outputs: Mapping[str, Array]) -> None:
+        if "finish_reason" in outputs:
+            error = parse_error(bytes(outputs["finish_reason"].reshape(-1)[0]).decode())
+            if error is not None:
+                raise error
 
     def stop(self, request_id: str) -> None:
         """Send the contract's stop request; an error of it changes nothing for the caller."""

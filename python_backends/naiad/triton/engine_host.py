@@ -76,7 +76,13 @@ class EngineHost:
             decoupled=self._config.decoupled,
             timeout_us=parameters.timeout_us,
         )
-        answer = Answer(stream, len(rows), self._recorder, decoupled=self._config.decoupled)
+        answer = Answer(
+            stream,
+            len(rows),
+            self._recorder,
+            decoupled=self._config.decoupled,
+            errors_in_band=parameters.errors_in_band,
+        )
         for row in rows:
             sink = _RowSink(row, answer)
             try:

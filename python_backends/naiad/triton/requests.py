@@ -14,7 +14,7 @@ from naiad.serving.tensor_inputs import Array, TensorInputs
 from naiad.settings.parameters import Parameters
 from naiad.triton.numpy_abi import read_tensor
 
-__all__ = ["ModelConfiguration", "RequestParameters", "read_inputs"]
+__all__ = ["ERRORS_IN_BAND", "ModelConfiguration", "RequestParameters", "read_inputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +62,36 @@ def read_inputs(request: Any, size_tensor: str) -> TensorInputs:
     return TensorInputs(tensors, int(sized.shape[0]))
 
 
-# Parameters that Triton, its frontends and NVIDIA's clients send along. HTTP generate turns every field that is
-# no tensor into a parameter, so an unknown one is a misspelt tensor and is refused.
+# Set on BLS calls: Triton 2.51 loses an error that follows data there, so it travels as a `finish_reason` of the
+# form `[CODE] message` instead.
+ERRORS_IN_BAND = "naiad_errors_in_band"
+
+# Parameters that Triton, its frontends and NVIDIA's clients send along. HTTP generate turns every field that
+# is no tensor into a parameter, so an unknown one is a misspelt tensor and is refused.
 _KNOWN_PARAMETERS = frozenset(
     {
         "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output",
-        "triton_enable_empty_final_response", "Streaming", "streaming", "authorization", "traceparent", "tracestate",
+        "triton_enable_empty_final_response", "Streaming", "streaming", "authorization", "traceparent",
+        "tracestate", ERRORS_IN_BAND,
     }
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RequestParameters:
-    """The request's own parameters: what comes beside the tensors."""
+    """The request's own parameters: what comes beside the tensors.
+
+    Attributes:
+        timeout_us: Triton's request timeout in microseconds; 0 when there is none.
+        errors_in_band: send an error as the `finish_reason` output (see `ERRORS_IN_BAND`).
+    """
 
     timeout_us: int
+    errors_in_band: bool
 
     @classmethod
     def of(cls, request: Any, spec: ModelSpec) -> RequestParameters:
-        """Read and check them; `timeout_us` is Triton's request timeout, 0 when there is none.
+        """Read and check them.
 
         Raises:
             InvalidArgument: an unknown parameter (the nearest tensor is suggested), or a bad timeout.
@@ -100,4 +111,4 @@ class RequestParameters:
         timeout = request.timeout() or given.get("timeout", 0)
         if not isinstance(timeout, int) or timeout < 0:
             raise InvalidArgument("timeout must be a whole number of microseconds, at least 0")
-        return cls(timeout)
+        return cls(timeout, bool(given.get(ERRORS_IN_BAND, False)))
