@@ -15,7 +15,7 @@ MODEL_DIRECTORY = ROOT / ".artifacts" / "models" / "default"
 def write_repository(
     folder: Path, *, decoupled: bool = True, max_batch_size: int = 64, **parameters: dict[str, object]
 ) -> Path:
-    """Write a servable repository below `folder` whose `config.pbtxt` files carry `parameters` (model -> key -> value).
+    """Write a servable repository below `folder` whose configurations carry `parameters` (model -> key -> value).
 
     The engine is the synthetic one unless the parameters of `tensorrt_llm` say otherwise.
     """

@@ -38,6 +38,7 @@ class Answer:
         *,
         decoupled: bool,
         empty_end: bool = False,
+        errors_in_band: bool = False,
     ) -> None:
         self._stream = stream
         self._open = rows

@@ -62,8 +62,8 @@ def read_inputs(request: Any, size_tensor: str) -> TensorInputs:
     return TensorInputs(tensors, int(sized.shape[0]))
 
 
-# Set on BLS calls: Triton 2.51 loses an error that follows data there, so it travels as a `finish_reason` of the
-# form `[CODE] message` instead.
+# Set on BLS calls: Triton 2.51 loses an error that follows data there, so it travels as a `finish_reason` of
+# the form `[CODE] message` instead.
 ERRORS_IN_BAND = "naiad_errors_in_band"
 
 # Parameters that Triton, its frontends and NVIDIA's clients send along. HTTP generate turns every field that
