@@ -179,9 +179,13 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Puts a script in pip's place; the folders it was asked to fill."""
     folders: list[Path] = []
+    second = threading.Event()
 
     def fetch(folder: Path, report: Any) -> None:
         folders.append(folder)
+        if len(folders) > 1:
+            second.set()
+        second.wait(0.1)  # lets another installation in, were there no lock
         (folder / "perf_analyzer").write_text(SAYS_ITS_ARGUMENTS)
         (folder / "perf_analyzer").chmod(0o755)
 
