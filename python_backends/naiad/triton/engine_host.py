@@ -12,6 +12,7 @@ from naiad.serving.engine_factory import make_engine
 from naiad.serving.engine_requests import EngineRow, read_rows, wants_stop
 from naiad.telemetry import Recorder
 from naiad.triton.answers import Answer
+from naiad.triton.drain import refuse_while_draining
 from naiad.triton.logs import configure_logging
 from naiad.triton.metrics import EngineMetrics
 from naiad.triton.numpy_abi import self_test
@@ -66,6 +67,8 @@ class EngineHost:
             self._engine.stop(request_id)
             stream.finish()
             return
+        if not parameters.errors_in_band:  # a BLS model's calls belong to requests that are live already
+            refuse_while_draining()
         rows = read_rows(
             inputs,
             request_id=request_id,

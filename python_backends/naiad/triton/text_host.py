@@ -20,6 +20,7 @@ from naiad.telemetry import Recorder
 from naiad.telemetry.families import TEXT_FAMILIES
 from naiad.triton.answers import Answer
 from naiad.triton.bls import EngineModel
+from naiad.triton.drain import refuse_while_draining
 from naiad.triton.logs import configure_logging
 from naiad.triton.metrics import MetricPusher
 from naiad.triton.numpy_abi import self_test
@@ -78,6 +79,7 @@ class TextHost:
         self._metrics.close()
 
     def _accept(self, request: Any, stream: ResponseStream) -> None:
+        refuse_while_draining()
         arrival_s = time.monotonic()
         timeout_us = RequestParameters.of(request, TENSORRT_LLM_BLS).timeout_us
         timeout_s = timeout_us / 1e6 if timeout_us else self._default_timeout_s

@@ -1,0 +1,60 @@
+# Every command of this project; `make` alone lists them.
+
+PYTHON ?= python3
+VENV := .artifacts/venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := python_backends client perf build tests model_repository
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test check format render lock perf-analyzer bench-batching clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: $(STAMP) ## install everything: Python packages, tritonserver, the default model
+	@$(BIN)/naiad setup
+
+demo: $(STAMP) ## set up, start Triton, ask a real question, stream the answer, stop
+	@$(BIN)/naiad demo
+
+serve: setup ## serve until Ctrl-C (HTTP 8000, gRPC 8001, metrics 8002); ARGS="--http-port 9000 ..."
+	@$(BIN)/naiad serve $(ARGS)
+
+test: setup ## the whole suite, on a real tritonserver; ARGS="-k name" chooses
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## lint, format, types, import rules, rendered files
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy $(SOURCES:model_repository=)
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/naiad build render --check
+
+format: $(STAMP) ## put the code into its standard form
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+render: $(STAMP) ## render configurations and reference pages from the contract and the profiles
+	@$(BIN)/naiad build render
+
+lock: ## pin the dependencies anew (needs uv)
+	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
+	  --extra dev pyproject.toml -o requirements.lock
+
+perf-analyzer: $(STAMP) ## run NVIDIA's perf_analyzer; ARGS="-m tensorrt_llm_bls -i grpc ..."
+	@$(BIN)/naiad perf perf-analyzer -- $(ARGS)
+
+bench-batching: setup ## in-flight batching against one stream and against the bare engine
+	@$(BIN)/naiad perf batching
+
+clean: ## remove everything that was set up
+	rm -rf .artifacts
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) build/check_python.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Python packages into $(VENV)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
