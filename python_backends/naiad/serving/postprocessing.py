@@ -30,8 +30,9 @@ def postprocess(inputs: TensorInputs, tokenizer: Tokenizer, *, skip_special_toke
         raise InvalidArgument(
             f"SEQUENCE_LENGTH must be from 0 to {tokens.shape[2]}, the ids that TOKENS_BATCH holds"
         )
+    sequences = tokens.reshape(lengths.size, tokens.shape[2])  # an answer of no tokens has n = 0
     texts = [
         tokenizer.decode(ids[:length].tolist(), skip_special_tokens=skip_special_tokens).encode()
-        for ids, length in zip(tokens.reshape(-1, tokens.shape[2]), lengths.reshape(-1), strict=True)
+        for ids, length in zip(sequences, lengths.reshape(-1), strict=True)
     ]
     return {"OUTPUT": np.array(texts, dtype=np.object_)}

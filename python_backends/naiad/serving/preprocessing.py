@@ -9,7 +9,7 @@ import numpy as np
 from naiad.contract.errors import InvalidArgument, Unsupported
 from naiad.serving.prompts import encode_prompt
 from naiad.serving.sampling import encode_words
-from naiad.serving.tensor_inputs import Array, TensorInputs
+from naiad.serving.tensor_inputs import Array, TensorInputs, decode_text
 from naiad.tokenization import Tokenizer
 
 __all__ = ["preprocess"]
@@ -84,13 +84,14 @@ def _embedding_bias(inputs: TensorInputs, tokenizer: Tokenizer) -> Array:
         return np.zeros((inputs.batch_size, 0), dtype=np.float32)
     bias = np.zeros((inputs.batch_size, tokenizer.vocab_size), dtype=np.float32)
     for row in range(inputs.batch_size):
-        words = inputs.texts("EMBEDDING_BIAS_WORDS", row)
-        weights = inputs.row("EMBEDDING_BIAS_WEIGHTS", row)
-        if weights is None or weights.size != len(words):
-            count = 0 if weights is None else weights.size
+        words, weights = inputs.row("EMBEDDING_BIAS_WORDS", row), inputs.row("EMBEDDING_BIAS_WEIGHTS", row)
+        counts = [0 if values is None else values.size for values in (words, weights)]
+        if words is None or weights is None or counts[0] != counts[1]:
             raise InvalidArgument(
-                f"EMBEDDING_BIAS_WORDS holds {len(words)} words but EMBEDDING_BIAS_WEIGHTS {count}"
+                f"EMBEDDING_BIAS_WORDS holds {counts[0]} words but EMBEDDING_BIAS_WEIGHTS {counts[1]}"
             )
-        for ids, weight in zip(tokenizer.encode_words(words), weights.reshape(-1).tolist(), strict=True):
-            bias[row, ids] += weight
+        # Rows with fewer words than others are filled up with empty ones, so each weight stays by its word.
+        for raw, weight in zip(words.reshape(-1), weights.reshape(-1).tolist(), strict=True):
+            for ids in tokenizer.encode_words([decode_text("EMBEDDING_BIAS_WORDS", raw)]):
+                bias[row, ids] += weight
     return bias

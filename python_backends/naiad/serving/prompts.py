@@ -32,4 +32,7 @@ def encode_prompt(
         return tokenizer.encode_messages(parse_messages(raw_messages))
     if not raw_text:
         raise InvalidArgument(f"{text} is empty: the prompt needs at least one token")
-    return tokenizer.encode(raw_text, add_special_tokens=add_special_tokens)
+    ids = tokenizer.encode(raw_text, add_special_tokens=add_special_tokens)
+    if not ids:
+        raise InvalidArgument(f"{text} comes to no token: the prompt needs at least one")
+    return ids
