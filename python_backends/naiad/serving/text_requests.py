@@ -12,7 +12,7 @@ from naiad.contract.errors import InvalidArgument, Unsupported
 from naiad.serving.prompts import encode_prompt
 from naiad.serving.sampling import MAX_OUTPUT_TOKENS, encode_words, read_sampling, refuse_unsupported
 from naiad.serving.tensor_inputs import Array, TensorInputs
-from naiad.tokenization import Tokenizer
+from naiad.tokenization import StopMatcher, Tokenizer
 
 __all__ = ["TextRow", "read_text_rows"]
 
@@ -35,9 +35,10 @@ _OWN = {
     "return_num_output_tokens",
     "num_return_sequences",
 }
+_VISION = ("image_input", "image_bytes_input", "image_url_input", "video_bytes_input")
+# Zero and the empty string ask for nothing.
 _UNSUPPORTED = (
-    "decoder_text_input", "image_input", "image_bytes_input", "image_url_input", "video_bytes_input",
-    "num_draft_tokens", "use_draft_logits", "prompt_table_extra_id", "embedding_bias_words",
+    "decoder_text_input", "num_draft_tokens", "use_draft_logits", "prompt_table_extra_id", "embedding_bias_words",
     "embedding_bias_weights",
 )  # fmt: skip
 MAX_RETURN_SEQUENCES = 64
@@ -79,8 +80,8 @@ def read_text_rows(
         InvalidArgument: an input is malformed; it is named.
         Unsupported: an input that needs what is not configured, or streaming without decoupled mode.
     """
-    for name in _UNSUPPORTED:
-        if inputs.given(name) and inputs.tensors[name].any():
+    for name in (*_VISION, *_UNSUPPORTED):
+        if inputs.given(name) and (name in _VISION or inputs.tensors[name].any()):
             raise Unsupported(f"input {name} is not supported by this model; leave it out")
     return [
         _read_row(inputs, row, tokenizer, requested_outputs, decoupled) for row in range(inputs.batch_size)
@@ -98,13 +99,15 @@ def _read_row(
     if not decoupled and (streaming or sequences > 1):
         what = "stream" if streaming else "num_return_sequences above 1"
         raise Unsupported(f"{what} needs the decoupled profile of this model")
+    stop_words = inputs.texts("stop_words", row)
+    StopMatcher(stop_words)  # refuses what it cannot watch for, before the engine hears of the request
     prompt = encode_prompt(inputs, row, tokenizer, text="text_input", messages="messages")
     return TextRow(
         prompt_ids=tuple(prompt),
         engine_inputs=_engine_inputs(inputs, row, tokenizer, prompt, max_tokens, sequences),
         max_tokens=max_tokens,
         sequences=sequences,
-        stop_words=inputs.texts("stop_words", row),
+        stop_words=stop_words,
         batch_index=row if inputs.batch_size > 1 else None,
         streaming=streaming,
         echo_prompt=not streaming and _wants_echo(inputs, row),
