@@ -38,8 +38,8 @@ _OWN = {
 _VISION = ("image_input", "image_bytes_input", "image_url_input", "video_bytes_input")
 # Zero and the empty string ask for nothing.
 _UNSUPPORTED = (
-    "decoder_text_input", "num_draft_tokens", "use_draft_logits", "prompt_table_extra_id", "embedding_bias_words",
-    "embedding_bias_weights",
+    "decoder_text_input", "num_draft_tokens", "use_draft_logits", "prompt_table_extra_id",
+    "embedding_bias_words", "embedding_bias_weights",
 )  # fmt: skip
 MAX_RETURN_SEQUENCES = 64
 
