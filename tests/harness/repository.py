@@ -15,7 +15,7 @@ MODEL_DIRECTORY = ROOT / ".artifacts" / "models" / "default"
 def write_repository(
     folder: Path, *, decoupled: bool = True, max_batch_size: int = 64, **parameters: dict[str, object]
 ) -> Path:
-    """Write a servable repository below `folder` whose configurations carry `parameters` (model -> key -> value).
+    """Write a servable repository whose configurations carry `parameters` (model -> key -> value).
 
     The engine is the synthetic one unless the parameters of `tensorrt_llm` say otherwise.
     """
@@ -30,7 +30,7 @@ def write_repository(
         decoupled=decoupled,
         max_batch_size=max_batch_size,
         model_directory=str(MODEL_DIRECTORY.resolve()),
-        parameters={"tensorrt_llm": engine, **parameters},
+        parameters={"tensorrt_llm": engine, **parameters},  # type: ignore[dict-item]  # written as text by it
     )
     for spec in MODELS:
         model = folder / spec.name

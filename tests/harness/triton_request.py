@@ -137,7 +137,7 @@ class TritonStream:
         self._channel.close()
 
     def open(self, *requests: service_pb2.ModelInferRequest, timeout_s: float = 60.0) -> Any:
-        """Start a stream that carries the requests; iterate it for the raw messages, `.cancel()` it at will."""
+        """Start a stream that carries the requests; iterate it for the messages, `.cancel()` it at will."""
         return self.stub.ModelStreamInfer(iter(requests), timeout=timeout_s)
 
     def ask(self, request: service_pb2.ModelInferRequest, timeout_s: float = 60.0) -> Reply:

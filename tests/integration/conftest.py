@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.harness.repository import ROOT, write_repository
 from tests.harness.server import LiveServer, serving
 
