@@ -1,0 +1,1 @@
+"""Finds a real tritonserver, starts it and keeps it honest: supervised, drained, swept, restarted."""
