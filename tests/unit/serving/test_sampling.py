@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.tensors import inputs_of
 
@@ -243,6 +243,7 @@ def test_c15_more_words_than_a_request_may_have_are_refused() -> None:
 words = st.lists(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5), max_size=6)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(words, min_size=1, max_size=4))
 def test_d3_words_survive_writing_and_reading_in_every_row_of_a_batch(rows: list[list[list[int]]]) -> None:
     array = encode_words(rows)

@@ -1,0 +1,73 @@
+"""Which engine the parameters ask for, and what they may not ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.harness.tiny_model import CONTEXT, END, OTHER_END
+
+from naiad.contract import TENSORRT_LLM
+from naiad.contract.errors import InvalidArgument
+from naiad.engines import Engine, NullObserver
+from naiad.serving.engine_factory import make_engine
+from naiad.settings.parameters import Parameters
+
+
+def made(model_directory: Path, **changes: str) -> Engine:
+    given = {
+        "engine": "synthetic",
+        "gpt_model_type": "inflight_fused_batching",
+        "gpt_model_path": str(model_directory),
+        **changes,
+    }
+    return make_engine(Parameters.of(TENSORRT_LLM, given), "/nowhere/tensorrt_llm", NullObserver())
+
+
+def test_the_engine_takes_its_limits_from_the_model_directory(model_directory: Path) -> None:
+    engine = made(model_directory, max_tokens_in_paged_kv_cache="640", max_num_sequences="3")
+    try:
+        assert engine.limits.max_seq_len == CONTEXT
+        assert engine.limits.end_ids == {END, OTHER_END}
+        assert engine.limits.kv_capacity_tokens == 640
+        assert engine.stats().max_active == 3
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("encoder_model_path", "/x"),
+        ("max_attention_window_size", "128"),
+        ("decoding_mode", "medusa"),
+        ("guided_decoding_backend", "xgrammar"),
+        ("lora_prefetch_dir", "/x"),
+        ("kv_cache_free_gpu_mem_fraction", "0.5"),
+    ],
+)
+def test_a_parameter_for_gpus_is_refused_by_name(model_directory: Path, name: str, value: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"parameter {name} has no meaning for the synthetic engine"):
+        made(model_directory, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_beam_width", "2"),
+        ("max_beam_width", "0"),
+        ("gpt_model_type", "V1"),
+        ("gpt_model_type", ""),
+        ("engine", "tensorrt"),
+        ("gpt_model_path", "/no/such/model"),
+        ("max_tokens_in_paged_kv_cache", "63"),
+        ("max_waiting_requests", "0"),
+        ("max_num_sequences", "many"),
+        ("max_num_tokens", "0"),
+        ("cancellation_check_period_ms", "0"),
+        ("synthetic_step_ms", "-1"),
+    ],
+)
+def test_a_wrong_value_refuses_the_load(model_directory: Path, name: str, value: str) -> None:
+    with pytest.raises(InvalidArgument, match="no prepared model" if name == "gpt_model_path" else name):
+        made(model_directory, **{name: value})

@@ -1,0 +1,432 @@
+"""Text answers (E01-E09): deltas that join to the one-shot text, stop strings that never leak, true ends."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from tests.harness.tiny_model import END
+from tests.unit.tokenization.conftest import FAMILIES, _write_model
+
+from naiad.contract import TENSORRT_LLM_BLS, FinishReason
+from naiad.contract.errors import InvalidArgument
+from naiad.serving.text_answers import TextAnswer
+from naiad.serving.text_requests import TextRow
+from naiad.tokenization import Tokenizer
+
+DEFAULT = Path(__file__).parents[3] / ".artifacts" / "models" / "default"
+OUTPUTS = frozenset(
+    {"text_output", "cum_log_probs", "output_log_probs", "batch_index", "sequence_index", "finish_reason",
+     "num_input_tokens", "num_output_tokens"}
+)  # fmt: skip
+EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+Response = Mapping[str, Any]
+
+
+@pytest.fixture(scope="session", params=["default", *FAMILIES])
+def any_tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    if request.param == "default":
+        if not DEFAULT.is_dir():
+            pytest.skip("the default model is not prepared")
+        return Tokenizer.load(DEFAULT.resolve())
+    return Tokenizer.load(
+        _write_model(tmp_path_factory.mktemp("family") / request.param, FAMILIES[request.param]())
+    )
+
+
+def text_row(**changes: Any) -> TextRow:
+    values: dict[str, Any] = {
+        "prompt_ids": (), "engine_inputs": {}, "max_tokens": 1000, "sequences": 1, "stop_words": (),
+        "batch_index": None, "streaming": True, "echo_prompt": False, "outputs": OUTPUTS,
+    }  # fmt: skip
+    return TextRow(**{**values, **changes})
+
+
+def engine_response(
+    ids: Sequence[int], reason: str | None = None, *, sequence: int | None = None, log_probs: bool = False,
+    total: float = 0.0,
+) -> dict[str, Any]:  # fmt: skip
+    tensors: dict[str, Any] = {
+        "output_ids": np.array(ids, dtype=np.int32).reshape(1, 1, -1),
+        "sequence_length": np.array([[len(ids)]], dtype=np.int32),
+    }
+    if reason is not None:
+        tensors["finish_reason"] = np.array([[reason.encode()]], dtype=np.object_)
+    if sequence is not None:
+        tensors["sequence_index"] = np.array([[sequence]], dtype=np.int32)
+    if log_probs:
+        tensors["output_log_probs"] = np.full((1, 1, len(ids)), -0.5, dtype=np.float32)
+        tensors["cum_log_probs"] = np.array([[total]], dtype=np.float32)
+    return tensors
+
+
+def chunked(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Cut `ids` into chunks of these sizes, over and over."""
+    chunks: list[list[int]] = []
+    start = 0
+    for size in itertools.cycle(sizes or [1]):
+        if start >= len(ids):
+            return chunks
+        chunks.append(list(ids[start : start + size]))
+        start += size
+    return chunks
+
+
+def answered(
+    tokenizer: Tokenizer, row: TextRow, engine: Sequence[Response], *, accumulate: bool = False
+) -> list[Response]:
+    """Feed engine responses until the answer is done, as the host does; return all that is sent."""
+    answer = TextAnswer(row, tokenizer, skip_special_tokens=True, accumulate=accumulate)
+    sent: list[Response] = []
+    for tensors in engine:
+        sent += answer.feed(tensors)
+        if answer.done:
+            break
+    sent += answer.close()
+    assert answer.done
+    return sent
+
+
+def stream(ids: Sequence[int], sizes: Sequence[int], reason: str | None = "length") -> list[Response]:
+    """The engine's responses: the last chunk carries the reason, as the Python engines have it."""
+    chunks = chunked(ids, sizes) or [[]]
+    return [engine_response(chunk) for chunk in chunks[:-1]] + [engine_response(chunks[-1], reason)]
+
+
+def text_of(response: Response) -> str:
+    (raw,) = response["text_output"]
+    assert response["text_output"].shape == (1,)
+    return bytes(raw).decode()
+
+
+def joined(responses: Sequence[Response]) -> str:
+    return "".join(map(text_of, responses))
+
+
+def reason_of(response: Response) -> str | None:
+    return response["finish_reason"].item().decode() if "finish_reason" in response else None
+
+
+def until_stop(text: str, stops: Sequence[str]) -> str:
+    """Reference: the text before the stop that is complete first, the longest of several."""
+    for end in range(len(text) + 1):
+        complete = [stop for stop in stops if stop and text[:end].endswith(stop)]
+        if complete:
+            return text[: end - max(map(len, complete))]
+    return text
+
+
+def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+sizes = st.lists(st.integers(1, 4), max_size=6)
+spoken = st.text(
+    st.one_of(st.sampled_from("aeiou .,STOP\n日本語é👩‍👧🎉🏳️‍🌈"), st.characters(codec="utf-8")), max_size=40
+)
+
+
+@EXAMPLES
+@given(text=spoken, sizes=sizes)
+def test_e01_joined_deltas_are_the_one_shot_text(
+    any_tokenizer: Tokenizer, text: str, sizes: list[int]
+) -> None:
+    ids = ids_of(any_tokenizer, text)
+    deltas = answered(any_tokenizer, text_row(), stream(ids, sizes))
+    whole = answered(any_tokenizer, text_row(streaming=False), stream(ids, sizes))
+    assert len(whole) == 1
+    assert joined(deltas) == joined(whole) == any_tokenizer.decode(ids)
+
+
+@EXAMPLES
+@given(text=spoken, sizes=sizes)
+def test_e02_no_replacement_character_is_sent_that_the_text_does_not_hold(
+    any_tokenizer: Tokenizer, text: str, sizes: list[int]
+) -> None:
+    assume("\ufffd" not in any_tokenizer.decode(ids_of(any_tokenizer, text)))
+    deltas = answered(any_tokenizer, text_row(), stream(ids_of(any_tokenizer, text), sizes))
+    assert all("\ufffd" not in text_of(delta) for delta in deltas)
+
+
+@EXAMPLES
+@given(data=st.data(), text=spoken, sizes=sizes, other=st.lists(st.text("STOPaé.", min_size=1), max_size=2))
+def test_c15_nothing_of_a_stop_string_leaks_whatever_tokens_it_spans(
+    any_tokenizer: Tokenizer, data: st.DataObject, text: str, sizes: list[int], other: list[str]
+) -> None:
+    ids = ids_of(any_tokenizer, text)
+    whole = any_tokenizer.decode(ids)
+    stops = list(other)
+    if whole:
+        start = data.draw(st.integers(0, len(whole) - 1))
+        stops.append(whole[start : data.draw(st.integers(start + 1, len(whole)))])
+    expected = until_stop(whole, stops)
+    for streaming in (True, False):
+        row = text_row(stop_words=tuple(stops), streaming=streaming)
+        sent = answered(any_tokenizer, row, stream(ids, sizes))
+        assert joined(sent) == expected
+        assert reason_of(sent[-1]) == ("stop" if expected != whole else "length")
+        for upto in range(len(sent)):
+            assert expected.startswith(joined(sent[: upto + 1]))
+
+
+@EXAMPLES
+@given(text=spoken, sizes=sizes, stop=st.text("STOP", max_size=3), accumulate=st.booleans())
+def test_e08_token_counts_of_the_responses_sum_to_the_tokens_received(
+    tokenizer: Tokenizer, text: str, sizes: list[int], stop: str, accumulate: bool
+) -> None:
+    ids = ids_of(tokenizer, text)
+    answer = TextAnswer(
+        text_row(stop_words=(stop,)), tokenizer, skip_special_tokens=True, accumulate=accumulate
+    )
+    sent: list[Response] = []
+    for tensors in stream(ids, sizes):
+        sent += answer.feed(tensors)
+    counted = sum(response["num_output_tokens"].item() for response in sent)
+    assert counted == answer.output_tokens
+    if not answer.stopped_early:
+        assert counted == len(ids)
+
+
+def test_a_delta_is_sent_only_when_there_is_text_but_the_end_always(tokenizer: Tokenizer) -> None:
+    ids = ids_of(tokenizer, "𝄞")
+    assert len(ids) == 4  # a token a byte: three of them make no text
+    answer = TextAnswer(text_row(), tokenizer, skip_special_tokens=True, accumulate=False)
+    sent = [list(answer.feed(engine_response([token]))) for token in ids]
+    assert [len(responses) for responses in sent] == [0, 0, 0, 1]
+    assert sent[3][0]["num_output_tokens"].item() == 4
+    (end,) = answer.feed(engine_response([], "length"))
+    assert (text_of(end), reason_of(end)) == ("", "length")
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_e03_a_cut_inside_a_character_leaves_a_valid_prefix_and_says_length(
+    tokenizer: Tokenizer, kept: int, streaming: bool
+) -> None:
+    ids = ids_of(tokenizer, "né 𝄞")
+    cut = ids[: len(ids) - 4 + kept]
+    sent = answered(tokenizer, text_row(streaming=streaming, max_tokens=len(cut)), stream(cut, [1]))
+    assert joined(sent) == "né "
+    assert reason_of(sent[-1]) == "length"
+    assert sum(response["num_output_tokens"].item() for response in sent) == len(cut)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("reason", ["stop", "cancelled", "timeout"])
+def test_e05_an_answer_of_no_tokens_is_one_terminal_response(
+    tokenizer: Tokenizer, streaming: bool, reason: str
+) -> None:
+    (only,) = answered(tokenizer, text_row(streaming=streaming), [engine_response([], reason)])
+    assert (text_of(only), reason_of(only), only["num_output_tokens"].item()) == ("", reason, 0)
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in FinishReason])
+def test_e07_the_engines_reason_is_passed_on_with_the_last_response_only(
+    tokenizer: Tokenizer, reason: str
+) -> None:
+    sent = answered(tokenizer, text_row(), stream(ids_of(tokenizer, "one two three"), [1], reason))
+    assert [reason_of(response) for response in sent[:-1]] == [None] * (len(sent) - 1)
+    assert reason_of(sent[-1]) == reason
+
+
+@pytest.mark.parametrize(("short", "expected"), [(0, "length"), (1, "stop")])
+def test_e07_an_engine_without_reasons_ended_by_length_if_it_produced_all_it_was_asked(
+    tokenizer: Tokenizer, short: int, expected: str
+) -> None:
+    ids = ids_of(tokenizer, "one two three")
+    sent = answered(tokenizer, text_row(max_tokens=len(ids) + short), stream(ids, [1], None))
+    assert joined(sent) == "one two three"
+    assert reason_of(sent[-1]) == expected
+
+
+def test_e07_an_engine_without_reasons_that_says_nothing_ends_too(tokenizer: Tokenizer) -> None:
+    (only,) = answered(tokenizer, text_row(), [{}])
+    assert (text_of(only), reason_of(only)) == ("", "stop")
+
+
+def test_e07_a_stop_string_wins_over_the_length(tokenizer: Tokenizer) -> None:
+    sent = answered(
+        tokenizer, text_row(stop_words=("three",)), stream(ids_of(tokenizer, "one two three"), [99])
+    )
+    assert (joined(sent), reason_of(sent[-1])) == ("one two ", "stop")
+
+
+def test_what_only_begins_a_stop_string_is_held_back_and_sent_at_the_end(tokenizer: Tokenizer) -> None:
+    ids = ids_of(tokenizer, "one ST")
+    sent = answered(tokenizer, text_row(stop_words=("STOP",)), stream(ids, [1]))
+    assert (joined(sent), reason_of(sent[-1])) == ("one ST", "length")
+    assert all("S" not in text_of(response) for response in sent[:-1])
+
+
+def make(tokenizer: Tokenizer, **changes: Any) -> TextAnswer:
+    return TextAnswer(text_row(**changes), tokenizer, skip_special_tokens=True, accumulate=False)
+
+
+def test_an_answer_stopped_by_a_string_says_whether_the_engine_still_works_on_it(
+    tokenizer: Tokenizer,
+) -> None:
+    ids = ids_of(tokenizer, "one STOP")
+    early = make(tokenizer, stop_words=("STOP",))
+    list(early.feed(engine_response(ids)))
+    assert (early.done, early.stopped_early, early.finish_reason) == (True, True, FinishReason.STOP)
+    at_the_end = make(tokenizer, stop_words=("STOP",))
+    list(at_the_end.feed(engine_response(ids, "length")))
+    assert (at_the_end.done, at_the_end.stopped_early) == (True, False)
+
+
+def test_what_the_engine_says_after_a_stop_is_not_sent(tokenizer: Tokenizer) -> None:
+    answer = make(tokenizer, stop_words=("STOP",))
+    list(answer.feed(engine_response(ids_of(tokenizer, "one STOP two"))))
+    assert list(answer.feed(engine_response(ids_of(tokenizer, " more"), "length"))) == []
+    assert list(answer.close()) == []
+
+
+def test_an_answer_knows_whether_anything_was_sent(tokenizer: Tokenizer) -> None:
+    answer = make(tokenizer)
+    assert not answer.started
+    list(answer.feed(engine_response(ids_of(tokenizer, "𝄞")[:1])))
+    assert not answer.started
+    list(answer.feed(engine_response(ids_of(tokenizer, "one"))))
+    assert answer.started
+
+
+@EXAMPLES
+@given(text=spoken, sizes=sizes)
+def test_e09_accumulated_answers_repeat_the_whole_text_so_far(
+    tokenizer: Tokenizer, text: str, sizes: list[int]
+) -> None:
+    ids = ids_of(tokenizer, text)
+    deltas = answered(tokenizer, text_row(), stream(ids, sizes))
+    whole = answered(tokenizer, text_row(), stream(ids, sizes), accumulate=True)
+    assert [text_of(response) for response in whole] == [
+        joined(deltas[: upto + 1]) for upto in range(len(deltas))
+    ]
+
+
+def test_a_single_response_is_not_accumulated_twice(tokenizer: Tokenizer) -> None:
+    ids = ids_of(tokenizer, "one two")
+    (only,) = answered(tokenizer, text_row(streaming=False), stream(ids, [1]), accumulate=True)
+    assert text_of(only) == "one two"
+
+
+@EXAMPLES
+@given(prompt=spoken, text=spoken, sizes=sizes)
+def test_an_echoed_prompt_and_its_answer_are_one_text(
+    tokenizer: Tokenizer, prompt: str, text: str, sizes: list[int]
+) -> None:
+    prompt_ids, ids = ids_of(tokenizer, prompt), ids_of(tokenizer, text)
+    row = text_row(streaming=False, echo_prompt=True, prompt_ids=tuple(prompt_ids))
+    (only,) = answered(tokenizer, row, stream(ids, sizes))
+    assert text_of(only) == tokenizer.decode([*prompt_ids, *ids])
+    assert only["num_output_tokens"].item() == len(ids)
+    assert only["num_input_tokens"].item() == len(prompt_ids)
+
+
+def test_a_stop_string_in_an_echoed_prompt_stops_nothing(tokenizer: Tokenizer) -> None:
+    row = text_row(
+        streaming=False, echo_prompt=True, stop_words=("STOP",), prompt_ids=tuple(ids_of(tokenizer, "a STOP"))
+    )
+    (only,) = answered(tokenizer, row, stream(ids_of(tokenizer, " b STOP c"), [1]))
+    assert text_of(only) == "a STOP b "
+
+
+def test_special_tokens_are_no_text(tokenizer: Tokenizer) -> None:
+    sent = answered(tokenizer, text_row(), stream([*ids_of(tokenizer, "one"), END], [1], "stop"))
+    assert joined(sent) == "one"
+
+
+def two_sequences(tokenizer: Tokenizer) -> Iterator[Response]:
+    first, second = ids_of(tokenizer, "one two"), ids_of(tokenizer, "six seven")
+    yield engine_response(first, sequence=0)
+    yield engine_response(second[:1], sequence=1)
+    yield engine_response([], "stop", sequence=0)
+    yield engine_response(second[1:], sequence=1)
+    yield engine_response([], "length", sequence=1)
+
+
+def test_several_sequences_are_told_apart_and_end_one_by_one(tokenizer: Tokenizer) -> None:
+    sent = answered(tokenizer, text_row(sequences=2), list(two_sequences(tokenizer)))
+    by_sequence: dict[int, list[Response]] = {0: [], 1: []}
+    for response in sent:
+        by_sequence[response["sequence_index"].item()].append(response)
+    assert {index: joined(part) for index, part in by_sequence.items()} == {0: "one two", 1: "six seven"}
+    assert {index: reason_of(part[-1]) for index, part in by_sequence.items()} == {0: "stop", 1: "length"}
+
+
+def test_a_request_is_done_when_its_last_sequence_is(tokenizer: Tokenizer) -> None:
+    answer = make(tokenizer, sequences=2, stop_words=("two",))
+    done = []
+    for tensors in two_sequences(tokenizer):
+        list(answer.feed(tensors))
+        done.append(answer.done)
+    assert done == [False, False, False, False, True]
+    assert answer.stopped_early
+
+
+def test_one_sequence_has_no_index_and_one_row_neither(tokenizer: Tokenizer) -> None:
+    (only,) = answered(tokenizer, text_row(), [engine_response(ids_of(tokenizer, "one"), "stop")])
+    assert not {"sequence_index", "batch_index"} & set(only)
+    (third,) = answered(tokenizer, text_row(batch_index=2), [engine_response([], "stop")])
+    assert third["batch_index"].tolist() == [[2]]
+
+
+def test_log_probs_travel_with_the_text_of_their_tokens(tokenizer: Tokenizer) -> None:
+    ids = ids_of(tokenizer, "𝄞 one")
+    engine = [
+        engine_response([token], log_probs=True, total=-0.5 * (place + 1)) for place, token in enumerate(ids)
+    ]
+    end = engine_response([], "stop", log_probs=True, total=-0.5 * len(ids))
+    sent = answered(tokenizer, text_row(), [*engine, end])
+    lengths = [response["output_log_probs"].shape for response in sent]
+    assert lengths[0] == (1, 1, 4)
+    assert sum(shape[2] for shape in lengths) == len(ids)
+    assert [response["cum_log_probs"].item() for response in sent[-2:]] == [-0.5 * len(ids)] * 2
+    assert sent[0]["cum_log_probs"].tolist() == [[-2.0]]
+
+
+def test_log_probs_of_a_single_response_are_all_of_them(tokenizer: Tokenizer) -> None:
+    ids = ids_of(tokenizer, "one two")
+    engine = [engine_response([token], log_probs=True, total=-9.0) for token in ids]
+    (only,) = answered(tokenizer, text_row(streaming=False), engine)
+    assert only["output_log_probs"].tolist() == [[[-0.5] * len(ids)]]
+    assert only["cum_log_probs"].tolist() == [[-9.0]]
+
+
+def test_times_are_sent_with_the_end_only(tokenizer: Tokenizer) -> None:
+    arrival = {"arrival_time_ns": np.array([[5]], dtype=np.int64)}
+    row = text_row(outputs=OUTPUTS | {"arrival_time_ns"})
+    first = engine_response(ids_of(tokenizer, "one"))
+    sent = answered(tokenizer, row, [first, {**engine_response([], "stop"), **arrival}])
+    assert [("arrival_time_ns" in response) for response in sent] == [False, True]
+
+
+def test_every_output_has_the_contracts_dtype_and_shape(tokenizer: Tokenizer) -> None:
+    row = text_row(sequences=2, batch_index=1)
+    answer = TextAnswer(row, tokenizer, skip_special_tokens=True, accumulate=False)
+    (response,) = answer.feed(
+        engine_response(ids_of(tokenizer, "one"), "stop", sequence=1, log_probs=True, total=-1.0)
+    )
+    assert set(response) == OUTPUTS
+    for name, array in response.items():
+        spec = TENSORRT_LLM_BLS.output(name)
+        assert array.dtype == np.dtype(spec.dtype.numpy), name
+        # Clients of the upstream model decode element 0 of a flat text_output.
+        assert array.ndim == (1 if name == "text_output" else 1 + len(spec.dims)), name
+
+
+def test_only_the_outputs_of_the_row_are_sent(tokenizer: Tokenizer) -> None:
+    row = text_row(outputs=frozenset({"text_output"}))
+    sent = answered(tokenizer, row, stream(ids_of(tokenizer, "one two"), [1]))
+    assert all(set(response) == {"text_output"} for response in sent)
+
+
+def test_an_id_that_the_vocabulary_does_not_have_is_an_error(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InvalidArgument, match="not in the vocabulary"):
+        list(make(tokenizer).feed(engine_response([100_000])))
