@@ -109,7 +109,7 @@ class CanaryWatch:
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._failures = 0
-        self._last = ProbeResult(False, 0.0, "not asked yet")
+        self._last = ProbeResult(False, 0.0)
         self.answered = threading.Event()
         self._thread = threading.Thread(target=self._run, name="naiad-canary", daemon=True)
 

@@ -62,7 +62,8 @@ class ServeConfig:
         model_dir: overrides the models' own model directories (NAIAD_MODEL_DIR).
         triton_flags: further flags for tritonserver, passed as they are and last, so they win.
         canary: None switches the canary off: readiness is then what Triton says.
-        start_limit_s: seconds from start to a canary's answer before the start counts as failed.
+        start_limit_s: seconds all models may take to load.
+        canary_start_limit_s: seconds from then to the first canary's answer.
         drain_limit_s: seconds live requests may take to end after SIGTERM.
         fault_drain_s: the same after a fault, when most of them cannot end any more.
         settle_s: seconds without a request in flight that count as drained.
@@ -85,6 +86,7 @@ class ServeConfig:
     triton_flags: tuple[str, ...] = ()
     canary: CanaryPolicy | None = field(default_factory=CanaryPolicy)
     start_limit_s: float = 600.0
+    canary_start_limit_s: float = 120.0
     drain_limit_s: float = 30.0
     settle_s: float = 0.5
     fault_drain_s: float = 3.0

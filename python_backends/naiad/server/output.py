@@ -15,6 +15,8 @@ __all__ = ["OutputPump"]
 
 _MAX_BYTES = 20 << 20
 _KEPT_ERRORS = 20
+# Errors by name only: what a tritonserver without a GPU always says.
+_NOISE = re.compile(r"CudaDriverHelper has not been|pinned memory pool will not be|DCGM unable to start")
 _LEVEL = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+\] ?(.*)$")
 _log = logging.getLogger(__name__)
 
@@ -62,11 +64,12 @@ class OutputPump:
     def _look(self, line: str) -> None:
         found = _LEVEL.match(line)
         level, text = found.groups() if found else ("", line)
-        if level in ("E", "F"):
+        matters = level in ("E", "F", "W") and not _NOISE.search(text)
+        if matters and level != "W":
             self._errors.append(text)
         if self._verbose:
             self._console(line)
-        elif level in ("E", "F", "W"):
+        elif matters:
             self._console(text)
 
     def _write(self, line: bytes) -> None:

@@ -64,16 +64,28 @@ def _repository(config: ServeConfig) -> Iterator[PreflightError]:
         return
     for model in config.models:
         if not (config.model_repository / model).is_dir():
+            names = sorted(path.name for path in config.model_repository.iterdir() if path.is_dir())
             yield PreflightError(
-                f"{config.model_repository} has no model {model}",
-                f"choose of: {', '.join(sorted(p.name for p in config.model_repository.iterdir() if p.is_dir()))}",
+                f"{config.model_repository} has no model {model}", f"choose of: {', '.join(names)}"
             )
+    yield from _canary(config)
     known = {path.stem for path in config.model_repository.glob("*/configs/*.pbtxt")}
     if config.profile is not None and config.profile not in known:
         # Triton would silently serve config.pbtxt instead.
         yield PreflightError(
             f"no model of {config.model_repository} has a profile {config.profile}",
             f"choose of: {', '.join(sorted(known)) or 'none: leave --profile out'}",
+        )
+
+
+def _canary(config: ServeConfig) -> Iterator[PreflightError]:
+    if config.canary is None:
+        return
+    model = config.canary.model
+    if not (config.model_repository / model).is_dir() or (config.models and model not in config.models):
+        yield PreflightError(
+            f"the canary's model {model} would not be loaded",
+            "name a loaded text model with --canary-model, or '' to trust Triton's own readiness",
         )
 
 

@@ -22,7 +22,7 @@ from naiad.server.shared_memory import Stub, find_stubs
 __all__ = ["StubWatch", "TritonProcess"]
 
 # End of file on stdin: the supervisor died. A line: it ended well, and so did the group.
-_GUARD = 'read -r _ && exit 0; kill -KILL -- "-$1"; sleep 0.2; rm -f -- /dev/shm/"$2"*'
+_GUARD = 'read -r _ && exit 0; kill -s KILL -- "-$1"; sleep 0.2; rm -f -- /dev/shm/"$2"*'
 _KILL_WAIT_S = 5.0
 _RESCAN_S = 1.0
 _log = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """Leftovers of servers that died hard: shared memory regions and orphaned stub processes.
 
-A SIGKILL of tritonserver leaves its Python stubs running and its regions in /dev/shm. Every region of ours is
-named ``naiad_<repository key>_<supervisor pid>_<http port>_<uuid>``, and a stub has the name of its region and the pid of
-its tritonserver on its command line, so both can be told from another server's.
+A SIGKILL of tritonserver leaves its Python stubs running and its regions in /dev/shm. Every region of ours
+is named ``naiad_<repository key>_<supervisor pid>_<http port>_<uuid>``, and a stub has the name of its region
+and the pid of its tritonserver on its command line, so both can be told from another server's.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def find_stubs(processes: Iterable[psutil.Process] | None = None) -> Iterator[St
 
 
 def _as_stub(process: psutil.Process, command: list[str]) -> Stub | None:
-    # stub, <repository>/<model>/<version>/model.py, region, default bytes, growth bytes, tritonserver's pid, ...
+    # stub, <repository>/<model>/<version>/model.py, region, default and growth bytes, tritonserver's pid
     if len(command) < 6 or Path(command[0]).name != STUB_NAME or not command[5].isdigit():
         return None
     model_file = Path(command[1])
@@ -97,7 +97,7 @@ def sweep(repository_prefix: str, folder: Path = SHARED_MEMORY) -> Swept:
     mapped = _mapped_files(folder) if candidates else frozenset()
     removed = tuple(path.name for path in candidates if path.name not in mapped and _remove(path))
     if removed:
-        _log.warning("removed %d shared memory regions that dead servers left", len(removed))
+        _log.info("removed %d shared memory regions of dead servers", len(removed))
     return Swept(removed, tuple(o.process.pid for o in orphans))
 
 

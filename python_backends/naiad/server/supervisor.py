@@ -19,11 +19,12 @@ from naiad.server.config import ServeConfig
 from naiad.server.drain import DrainLimits, drain, wait_for_exit
 from naiad.server.endpoints import Endpoints
 from naiad.server.errors import StartError
+from naiad.server.journal import Journal
 from naiad.server.output import OutputPump
 from naiad.server.processes import StubWatch, TritonProcess
 from naiad.server.restarts import RestartHistory
 from naiad.server.shared_memory import region_prefix, sweep
-from naiad.server.state import Phase, ServerState, write_state
+from naiad.server.state import Phase, ServerState
 from naiad.server.tritonserver import TritonInstallation, locate_or_install
 
 __all__ = ["Supervisor"]
@@ -65,14 +66,13 @@ class Supervisor:
         self._endpoints = Endpoints(config.local_address, config.http_port, config.metrics_port)
         self._pump = OutputPump(config.log_path, console, verbose=config.verbose)
         self._stops = 0
-        self._restarts = 0
         self._was_ready = False
-        self._state: ServerState | None = None
+        self._journal = Journal(config)
 
     @property
     def state(self) -> ServerState | None:
         """The state last written to the state file; None before `run`."""
-        return self._state
+        return self._journal.state
 
     def request_stop(self) -> None:
         """Drain and end, as SIGTERM does; a second call ends at once. Safe in signal handlers."""
@@ -92,17 +92,19 @@ class Supervisor:
         with self._signals():
             preflight.check(self._config)
             installation = self._installation or locate_or_install(self._config.artifacts, _log.info)
-            self._enter(Phase.STARTING, "starting tritonserver")
+            self._journal.enter(Phase.STARTING, "starting tritonserver")
             sweep(self._config.repository_prefix)
             try:
                 status = self._supervise(installation)
             except BaseException as error:
                 reason = str(error) if isinstance(error, StartError) else repr(error)
-                self._enter(Phase.STOPPED, " ".join(reason.split()))
+                self._journal.enter(Phase.STOPPED, " ".join(reason.split()))
                 raise
             finally:
                 self._pump.close()
-            self._enter(Phase.STOPPED, "drained" if status == 0 else "stopped before all requests had ended")
+            self._journal.enter(
+                Phase.STOPPED, "drained" if status == 0 else "stopped before all requests had ended"
+            )
             return status
 
     def _supervise(self, installation: TritonInstallation) -> int:
@@ -123,8 +125,9 @@ class Supervisor:
                     f"the last fault: {ending.reason}",
                     f"see {self._config.log_path.absolute()}, mend the cause and start again",
                 )
-            self._restarts += 1
-            self._enter(Phase.STARTING, f"restart {self._restarts} in {pause_s:g} s after: {ending.reason}")
+            self._journal.restarts += 1
+            number = self._journal.restarts
+            self._journal.enter(Phase.STARTING, f"restart {number} in {pause_s:g} s after: {ending.reason}")
             resume_s = time.monotonic() + pause_s
             while time.monotonic() < resume_s:
                 if self._stops:
@@ -139,7 +142,7 @@ class Supervisor:
         environment = triton_environment(config, installation, os.environ)
         server = TritonProcess.start(command, environment, self._prefix)
         self._pump.start(server.output, " ".join(command))
-        self._enter(Phase.STARTING, "loading models", server.pid)
+        self._journal.enter(Phase.STARTING, "loading models", server.pid)
         canary = self._canary()
         stubs = StubWatch(server.pid)
         try:
@@ -169,6 +172,7 @@ class Supervisor:
         started_s = time.monotonic()
         deadline_s = started_s + self._config.start_limit_s
         triton_ready = False
+        waiting_for = "models still load"
         while not self._stops:
             if server.exit_status is not None:
                 return _Fault(self._exit_reason(server))
@@ -177,17 +181,19 @@ class Supervisor:
                 stubs.scan()
                 if canary is not None:
                     canary.start()
+                    deadline_s = time.monotonic() + self._config.canary_start_limit_s
             if triton_ready:
                 if fault := self._dead_stub(stubs):
                     return fault
                 if canary is None or canary.answered.is_set():
                     self._was_ready = True
-                    seconds = time.monotonic() - started_s
-                    self._enter(Phase.READY, f"ready after {seconds:.1f} s", server.pid)
+                    self._journal.enter(Phase.READY, self._address(time.monotonic() - started_s), server.pid)
                     return None
+                if canary.last.reason not in ("", waiting_for):
+                    waiting_for = canary.last.reason
+                    self._journal.enter(Phase.STARTING, f"canary: {waiting_for}", server.pid)
             if time.monotonic() > deadline_s:
-                waiting = canary.last.reason if triton_ready and canary is not None else "models still load"
-                return _Fault(f"not ready after {self._config.start_limit_s:g} s: {waiting}")
+                return _Fault(f"not ready after {time.monotonic() - started_s:.0f} s: {waiting_for}")
             time.sleep(self._config.poll_s)
         return None
 
@@ -210,9 +216,9 @@ class Supervisor:
     def _show(self, canary: CanaryWatch, server: TritonProcess) -> None:
         """Let the state follow the canary."""
         phase = Phase.DEGRADED if canary.failures else Phase.READY
-        if self._state is None or self._state.phase is not phase:
+        if self._journal.phase is not phase:
             reason = f"canary failed: {canary.last.reason}" if canary.failures else "the canary answers again"
-            self._enter(phase, reason, server.pid)
+            self._journal.enter(phase, reason, server.pid)
 
     def _dead_stub(self, stubs: StubWatch) -> _Fault | None:
         # An unload over the API ends a stub as well; then Triton no longer calls the model ready.
@@ -224,7 +230,7 @@ class Supervisor:
 
     def _abandon(self, server: TritonProcess, fault: _Fault) -> None:
         """Turn readiness false at once, give live requests a moment, and let the caller kill the rest."""
-        self._enter(Phase.DEGRADED, fault.reason, server.pid)
+        self._journal.enter(Phase.DEGRADED, fault.reason, server.pid)
         server.terminate()
         wait_for_exit(server, self._config.fault_drain_s, lambda: self._stops > 0)
 
@@ -235,15 +241,22 @@ class Supervisor:
         def aborted() -> bool:
             return self._stops >= aborted_at
 
-        if not self._state or self._state.phase is Phase.STARTING:
-            self._enter(Phase.DRAINING, "asked to stop while starting", server.pid)
+        if self._journal.phase is Phase.STARTING:
+            self._journal.enter(Phase.DRAINING, "asked to stop while starting", server.pid)
             server.terminate()
             wait_for_exit(server, _STOP_DURING_START_S, aborted)
             return 0
-        self._enter(Phase.DRAINING, f"asked to stop; {config.drain_limit_s:g} s at most", server.pid)
+        self._journal.enter(Phase.DRAINING, f"asked to stop; {config.drain_limit_s:g} s at most", server.pid)
         limits = DrainLimits(config.drain_limit_s, config.settle_s)
         clean = drain(server, self._endpoints, config.drain_path, limits, aborted)
         return 0 if clean else 1
+
+    def _address(self, seconds: float) -> str:
+        config = self._config
+        return (
+            f"ready after {seconds:.1f} s: http {config.address}:{config.http_port}, "
+            f"grpc {config.grpc_port}, metrics {config.metrics_port}"
+        )
 
     def _exit_reason(self, server: TritonProcess) -> str:
         status = server.exit_status or 0
@@ -252,27 +265,6 @@ class Supervisor:
         )
         cause = "; ".join(self._pump.errors[-3:])
         return f"tritonserver {how}{f': {cause}' if cause else ''}"
-
-    def _enter(self, phase: Phase, reason: str, server_pid: int | None = None) -> None:
-        config = self._config
-        self._state = ServerState(
-            phase=phase,
-            reason=reason,
-            pid=os.getpid(),
-            server_pid=server_pid,
-            address=config.address,
-            http_port=config.http_port,
-            grpc_port=config.grpc_port,
-            metrics_port=config.metrics_port,
-            restarts=self._restarts,
-            since_unix_s=time.time(),
-        )
-        try:
-            write_state(config.state_path, self._state)
-        except OSError as error:
-            _log.warning("cannot write %s (%s); the server goes on", config.state_path, error)
-        level = logging.WARNING if phase is Phase.DEGRADED else logging.INFO
-        _log.log(level, "%s: %s", phase.value, reason)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
