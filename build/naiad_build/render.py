@@ -8,7 +8,6 @@ with `tritonserver --model-config-name`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
@@ -17,7 +16,7 @@ from tritonclient.grpc import model_config_pb2
 from naiad.contract import MODELS, ModelSpec, TensorSpec
 from naiad_build.profile import Profile
 
-__all__ = ["DEFAULT_PROFILE", "model_config", "render", "render_all", "write_repository"]
+__all__ = ["DEFAULT_PROFILE", "model_config", "render", "render_all"]
 
 DEFAULT_PROFILE = "cpu"
 _WITH_BATCHER = frozenset({"preprocessing", "tensorrt_llm"})
@@ -99,15 +98,3 @@ def render_all(profiles: Iterable[Profile]) -> dict[str, str]:
             name = "config.pbtxt" if default else f"configs/{profile.name}.pbtxt"
             files[f"{spec.name}/{name}"] = render(spec, profile)
     return files
-
-
-def write_repository(repository: Path, profiles: Iterable[Profile]) -> list[str]:
-    """Write what differs below `repository`; return the paths written."""
-    written = []
-    for name, text in render_all(profiles).items():
-        path = repository / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            written.append(name)
-    return written

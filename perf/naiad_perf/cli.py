@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 from rich.console import Console
 
 from naiad_perf import perf_analyzer
+from naiad_perf.batching import bare_engine, measure, served_engine, summary, table
 from naiad_perf.errors import PerfError
 
 __all__ = ["app"]
@@ -54,8 +56,34 @@ def run_perf_analyzer(
     raise typer.Exit(status)
 
 
+@app.command()
+def batching(
+    streams: Annotated[int, typer.Option(min=2, help="Streams at once.")] = 32,
+    tokens: Annotated[int, typer.Option(min=2, help="Tokens of each answer.")] = 64,
+    repeats: Annotated[int, typer.Option(min=1, help="Counted rounds.")] = 5,
+    http_port: Annotated[int, typer.Option(help="First of three ports for the server it starts.")] = 18000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Show in-flight batching: many streams against one, and served against the bare engine.
+
+    Starts a server and the same engine without Triton, and lets them take turns on the same prompts.
+    """
+    try:
+        with bare_engine() as bare, served_engine((http_port, http_port + 1, http_port + 2)) as served:
+            result = measure(served, bare, streams=streams, tokens=tokens, repeats=repeats, report=_tell)
+    except PerfError as error:
+        _errors.print("error:", style="bold red", end=" ")
+        _errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from error
+    figures = summary(result, streams)
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return
+    typer.echo(table(figures, repeats))
+
+
 def _tell(line: str) -> None:
-    _errors.print(f"perf_analyzer: {line}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    _errors.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import typer
 
 from naiad.cli.demo import demo
 from naiad.cli.setup import setup
-from naiad.server.cli import serve
+from naiad.server.cli import SERVE_CONTEXT, serve
 from naiad_build.cli import app as build
 from naiad_client.cli import app as client
 from naiad_perf.cli import app as perf
@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 app.command()(setup)
 app.command()(demo)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": False})(serve)
+app.command(context_settings=SERVE_CONTEXT)(serve)
 app.add_typer(client)
 app.add_typer(build, name="build")
 app.add_typer(perf, name="perf")

@@ -10,7 +10,7 @@ from naiad.engines.stepper import Stepper
 from naiad.settings.model_directory import ModelDirectory, resolve_model_directory
 from naiad.settings.parameters import Parameters
 
-__all__ = ["make_engine"]
+__all__ = ["make_engine", "make_stepper"]
 
 DEFAULT_KV_TOKENS = 24_576
 _GPU_ONLY = {
@@ -22,17 +22,8 @@ _GPU_ONLY = {
 }  # fmt: skip
 
 
-def make_engine(parameters: Parameters, model_folder: str, observer: EngineObserver) -> Engine:
-    """Load the engine that the parameters name.
-
-    Args:
-        parameters: of model `tensorrt_llm`.
-        model_folder: the model's folder in the repository; relative engine paths start two above it.
-        observer: is told what the engine does.
-
-    Raises:
-        InvalidArgument: a parameter is wrong or has no meaning for a CPU engine; it is named.
-    """
+def make_stepper(parameters: Parameters, model_folder: str) -> Stepper:
+    """Load what the parameters name, to be stepped by the caller; see `make_engine`."""
     for name in sorted(_GPU_ONLY):
         if parameters.text(name):
             raise InvalidArgument(
@@ -51,8 +42,22 @@ def make_engine(parameters: Parameters, model_folder: str, observer: EngineObser
         end_ids=frozenset(directory.eos_ids),
     )
     build = _openvino if engine == "openvino" else _synthetic
+    return build(parameters, directory.path, limits)
+
+
+def make_engine(parameters: Parameters, model_folder: str, observer: EngineObserver) -> Engine:
+    """Load the engine that the parameters name, on a thread of its own.
+
+    Args:
+        parameters: of model `tensorrt_llm`.
+        model_folder: the model's folder in the repository; relative engine paths start two above it.
+        observer: is told what the engine does.
+
+    Raises:
+        InvalidArgument: a parameter is wrong or has no meaning for a CPU engine; it is named.
+    """
     return StepLoop(
-        build(parameters, directory.path, limits),
+        make_stepper(parameters, model_folder),
         max_waiting=parameters.integer("max_waiting_requests", minimum=1),
         poll_period_s=parameters.milliseconds("cancellation_check_period_ms"),
         observer=observer,

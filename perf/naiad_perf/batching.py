@@ -1,0 +1,176 @@
+"""In-flight batching, shown: many streams against one, and the served engine against the bare one.
+
+Server and bare engine take turns within one run, on the same prompts, so a change of the machine's speed
+meets both. Every answer has exactly the tokens asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from naiad_client import Client, GenerationRequest, Timeouts
+from naiad_perf.errors import PerfError
+
+__all__ = ["BatchingResult", "Sample", "bare_engine", "measure", "served_engine", "summary", "table"]
+
+START_LIMIT_S = 120.0
+_PATIENT = Timeouts(first_token_s=300, between_tokens_s=300)
+Runner = Callable[[Sequence[str], int], "Sample"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One burst: output tokens a second over all streams, and the median TTFT in seconds."""
+
+    tokens_per_s: float
+    ttft_s: float
+
+
+@dataclass(slots=True)
+class BatchingResult:
+    """Samples of every repeat, in order."""
+
+    one: list[Sample] = field(default_factory=list)
+    many: list[Sample] = field(default_factory=list)
+    bare_one: list[Sample] = field(default_factory=list)
+    bare_many: list[Sample] = field(default_factory=list)
+
+
+@contextmanager
+def served_engine(ports: tuple[int, int, int], profile: str | None = None) -> Iterator[Runner]:
+    """Start a server of our own and yield what sends bursts to `tensorrt_llm_bls`.
+
+    Raises:
+        PerfError: the server did not become ready.
+    """
+    http, grpc, metrics = map(str, ports)
+    command = [sys.executable, "-m", "naiad", "serve", "--http-port", http, "--grpc-port", grpc]
+    command += ["--metrics-port", metrics, *(["--profile", profile] if profile else [])]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with Client(
+            f"127.0.0.1:{grpc}", timeouts=Timeouts(first_token_s=300, between_tokens_s=300)
+        ) as client:
+            _until_healthy(client, server)
+
+            def run(prompts: Sequence[str], tokens: int) -> Sample:
+                with ThreadPoolExecutor(len(prompts)) as threads:
+                    started_s = time.monotonic()
+                    answers = list(
+                        threads.map(lambda prompt: client.generate(_request(prompt, tokens)), prompts)
+                    )
+                    seconds = time.monotonic() - started_s
+                total = sum(answer.usage.num_output_tokens or 0 for answer in answers)
+                ttfts = [answer.timings.ttft_s for answer in answers if answer.timings.ttft_s is not None]
+                return Sample(total / seconds, statistics.median(ttfts))
+
+            yield run
+    finally:
+        server.terminate()
+        try:
+            server.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def _until_healthy(client: Client, server: subprocess.Popen[bytes]) -> None:
+    deadline_s = time.monotonic() + START_LIMIT_S
+    while not client.health().healthy:
+        if server.poll() is not None or time.monotonic() > deadline_s:
+            raise PerfError("the server did not become ready; `naiad serve` says why")
+        time.sleep(0.2)
+
+
+def _request(prompt: str, tokens: int) -> GenerationRequest:
+    return GenerationRequest(text_input=prompt, max_tokens=tokens, min_tokens=tokens)
+
+
+@contextmanager
+def bare_engine() -> Iterator[Runner]:
+    """Start the same engine without Triton, in a process of its own, and yield what sends bursts to it."""
+    command = [sys.executable, "-m", "naiad.serving.bare_engine"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        if process.stdin is None or process.stdout is None or process.stdout.readline() != "ready\n":
+            raise PerfError("the bare engine did not start; `naiad setup` prepares its model")
+        write, read = process.stdin, process.stdout
+
+        def run(prompts: Sequence[str], tokens: int) -> Sample:
+            write.write(json.dumps({"prompts": list(prompts), "tokens": tokens}) + "\n")
+            write.flush()
+            reply = json.loads(read.readline())
+            return Sample(reply["tokens"] / reply["seconds"], statistics.median(reply["ttft_s"]))
+
+        yield run
+        write.close()
+
+
+def measure(
+    served: Runner, bare: Runner, *, streams: int, tokens: int, repeats: int, report: Callable[[str], None]
+) -> BatchingResult:
+    """Run every burst `repeats` times in turn, after one uncounted round; prompts differ between rounds."""
+    result = BatchingResult()
+    for number in range(-1, repeats):
+        report(f"round {number + 1} of {repeats}" if number >= 0 else "warm-up round")
+        prompts = [f"Story {number} {index}: once upon a time there was" for index in range(streams)]
+        samples = (
+            (result.bare_many, bare(prompts, tokens)),
+            (result.many, served(prompts, tokens)),
+            (result.one, served([f"Alone {number}: once upon a time there was"], tokens)),
+            (result.bare_one, bare([f"Alone {number}: once upon a time there was"], tokens)),
+        )
+        if number >= 0:
+            for kept, sample in samples:
+                kept.append(sample)
+    return result
+
+
+def summary(result: BatchingResult, streams: int) -> dict[str, float]:
+    """Return medians: tokens/s and TTFT, and the two ratios taken round by round."""
+
+    def speed(samples: list[Sample]) -> float:
+        return statistics.median(sample.tokens_per_s for sample in samples)
+
+    def ratio(above: list[Sample], below: list[Sample]) -> float:
+        pairs = zip(above, below, strict=True)
+        return statistics.median(one.tokens_per_s / other.tokens_per_s for one, other in pairs)
+
+    return {
+        "streams": streams,
+        "served_1_tokens_per_s": speed(result.one),
+        "served_n_tokens_per_s": speed(result.many),
+        "bare_1_tokens_per_s": speed(result.bare_one),
+        "bare_n_tokens_per_s": speed(result.bare_many),
+        "served_1_ttft_ms": 1000 * statistics.median(sample.ttft_s for sample in result.one),
+        "bare_1_ttft_ms": 1000 * statistics.median(sample.ttft_s for sample in result.bare_one),
+        "n_over_1": ratio(result.many, result.one),
+        "served_over_bare_n": ratio(result.many, result.bare_many),
+        "served_over_bare_1": ratio(result.one, result.bare_one),
+    }
+
+
+def table(figures: dict[str, float], repeats: int) -> str:
+    """Write a summary as a few lines of text."""
+    streams = figures["streams"]
+
+    def line(label: str, kind: str) -> str:
+        one, many = figures[f"{kind}_1_tokens_per_s"], figures[f"{kind}_n_tokens_per_s"]
+        return f"{label:<14}{one:>12.1f}{many:>14.1f}{figures[f'{kind}_1_ttft_ms']:>16.0f} ms"
+
+    return "\n".join(
+        (
+            f"{'tokens/s':<14}{'1 stream':>12}{f'{streams:g} streams':>14}{'TTFT, 1 stream':>19}",
+            line("served", "served"),
+            line("bare engine", "bare"),
+            f"{streams:g} streams over 1 stream: {figures['n_over_1']:.2f} times",
+            f"served over bare engine: {figures['served_over_bare_n']:.2f} at {streams:g} streams, "
+            f"{figures['served_over_bare_1']:.2f} at 1 (medians of {repeats} rounds)",
+        )
+    )
