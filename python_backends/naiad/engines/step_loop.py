@@ -120,7 +120,7 @@ class StepLoop(Engine):
             if now >= self._next_poll_s:
                 self._next_poll_s = now + self._poll_period_s
                 self._end_unwanted(now)
-            self._admit(now)
+            self._admit()
             if not self._live:
                 continue
             try:
@@ -136,7 +136,7 @@ class StepLoop(Engine):
 
     def _wait_for_work(self) -> bool:
         with self._changed:
-            if not self._waiting and not self._live:
+            if not self._waiting and not self._live and self._failure is None:
                 self._stats = self._stepper.stats()
             while not self._closing and not self._waiting and not self._live:
                 self._changed.wait()
@@ -147,7 +147,7 @@ class StepLoop(Engine):
         with self._changed:
             self._stats = stats
 
-    def _admit(self, now: float) -> None:
+    def _admit(self) -> None:
         while len(self._live) < self._stepper.max_sequences:
             with self._changed:
                 if not self._waiting:
@@ -164,16 +164,18 @@ class StepLoop(Engine):
                 _log.exception("engine refused a request, incident %s", incident.incident)
                 self._fail(key, incident)
             else:
-                live.scheduled_s = now
-                self._observer.scheduled(now - live.submitted_s)
+                live.scheduled_s = self._clock()
+                self._observer.scheduled(live.scheduled_s - live.submitted_s)
 
     def _deliver(self, result: StepResult) -> None:
         live = self._live.get(result.key)
         if live is None:
             return
-        ids, reason = self._cut(live, result)
-        if not ids and reason is None:
+        taken, reason = self._cut(live, result)
+        if not taken and reason is None:
             return
+        ids = [result.ids[position] for position in taken]
+        log_probs = [result.log_probs[position] for position in taken] if result.log_probs else []
         now = self._clock()
         if ids:
             if live.delivered_s is None:
@@ -185,17 +187,18 @@ class StepLoop(Engine):
         if reason is not None:
             self._forget(result.key, abort=result.finish_reason is None)
             self._observer.finished(len(live.request.prompt_ids), len(live.ids), reason)
-        times = live.times() if reason is not None else None
-        live.sink.emit(TokenChunk(ids, result.log_probs[: len(ids)], reason, times))
+        self._emit(live, TokenChunk(ids, log_probs, reason, live.times() if reason else None), key=result.key)
 
     def _cut(self, live: _Live, result: StepResult) -> tuple[list[int], FinishReason | None]:
-        """Apply end ids, stop sequences and the length; return what to deliver and why it ends, if so."""
+        """Apply end ids, stop sequences and the length; return what positions to deliver and why it ends."""
         sampling = live.request.sampling
         taken: list[int] = []
-        for token in result.ids:
-            if token in sampling.end_ids and len(live.ids) >= sampling.min_tokens:
-                return taken, FinishReason.STOP
-            taken.append(token)
+        for position, token in enumerate(result.ids):
+            if token in sampling.end_ids:
+                if len(live.ids) >= sampling.min_tokens:
+                    return taken, FinishReason.STOP
+                continue  # too early to end, and never part of the answer
+            taken.append(position)
             live.ids.append(token)
             if len(live.ids) >= sampling.min_tokens and _ends_with_any(live.ids, sampling.stop_sequences):
                 return taken, FinishReason.STOP
@@ -221,17 +224,22 @@ class StepLoop(Engine):
         deadline = live.request.deadline_s
         if deadline is not None and now >= deadline:
             return True
-        live.stopped = live.stopped or live.sink.is_cancelled()
+        if not live.stopped:
+            try:
+                live.stopped = live.sink.is_cancelled()
+            except Exception:  # noqa: BLE001 - one caller's trouble must not end the engine's thread
+                _log.exception("a sink failed to say whether it is cancelled; taken as cancelled")
+                live.stopped = True
         return live.stopped
 
     def _end(self, live: _Live, now: float) -> None:
         prompt_tokens, tokens = len(live.request.prompt_ids), len(live.ids)
         if live.stopped:
             self._observer.finished(prompt_tokens, tokens, FinishReason.CANCELLED)
-            live.sink.emit(TokenChunk([], finish_reason=FinishReason.CANCELLED, times=live.times()))
+            self._emit(live, TokenChunk([], finish_reason=FinishReason.CANCELLED, times=live.times()))
         else:
             self._observer.finished(prompt_tokens, tokens, FinishReason.TIMEOUT)
-            live.sink.fail(DeadlineExceeded("the request's deadline passed", partial=tokens > 0))
+            _tell_end(live.sink, DeadlineExceeded("the request's deadline passed", partial=tokens > 0))
 
     def _recover(self) -> None:
         """A failed step loses all sequences: end them with a retryable error and build the engine anew."""
@@ -253,18 +261,39 @@ class StepLoop(Engine):
                 if not self._waiting:
                     return
                 live = self._waiting.popleft()
-            live.sink.fail(error)
+            _tell_end(live.sink, error)
 
     def _fail(self, key: int, error: NaiadError, *, abort: bool = False) -> None:
         live = self._live[key]
         self._forget(key, abort=abort)
-        live.sink.fail(error)
+        _tell_end(live.sink, error)
 
     def _forget(self, key: int, *, abort: bool) -> None:
         with self._changed:
             del self._live[key]
         if abort:
-            self._stepper.abort(key)
+            try:
+                self._stepper.abort(key)
+            except Exception:  # noqa: BLE001 - whether the engine survived shows in its next step
+                _log.exception("the engine could not abort a sequence")
+
+    def _emit(self, live: _Live, chunk: TokenChunk, *, key: int | None = None) -> None:
+        """Hand a chunk over; a sink that cannot take it ends its own request and no other."""
+        try:
+            live.sink.emit(chunk)
+        except Exception:  # noqa: BLE001 - as above
+            incident = InternalError(partial=live.delivered_s is not None)
+            _log.exception("a chunk could not be delivered, incident %s", incident.incident)
+            if key in self._live:
+                self._forget(key, abort=True)
+            _tell_end(live.sink, incident)
+
+
+def _tell_end(sink: Sink, error: NaiadError) -> None:
+    try:
+        sink.fail(error)
+    except Exception:  # noqa: BLE001 - as above
+        _log.exception("a request's error could not be delivered")
 
 
 def _ends_with_any(ids: list[int], sequences: tuple[tuple[int, ...], ...]) -> bool:
