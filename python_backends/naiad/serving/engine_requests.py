@@ -143,8 +143,10 @@ def read_rows(
 def _prompt(inputs: TensorInputs, row: int) -> tuple[int, ...]:
     ids = inputs.row("input_ids", row)
     length = inputs.integer("input_lengths", row, minimum=1, maximum=2**31 - 1)
-    if ids is None or length is None:
+    if ids is None:
         raise InvalidArgument("input_ids is empty or missing: the prompt needs at least one token")
+    if length is None:
+        raise InvalidArgument("input_lengths is missing")
     if length > ids.size:
         raise InvalidArgument(f"input_lengths is {length} but input_ids holds {ids.size} ids")
     return tuple(ids.reshape(-1)[:length].tolist())
