@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from naiad.server.config import ServeConfig
 from naiad.server.tritonserver import TritonInstallation
+from naiad.settings.model_directory import MODEL_DIRECTORY_VARIABLE
+from naiad.triton.drain import DRAIN_FILE_VARIABLE
 
-__all__ = ["DRAIN_FILE_VARIABLE", "triton_command", "triton_environment"]
-
-DRAIN_FILE_VARIABLE = "NAIAD_DRAIN_FILE"
+__all__ = ["triton_command", "triton_environment"]
 
 
 def triton_command(config: ServeConfig, installation: TritonInstallation, shm_prefix: str) -> list[str]:
@@ -47,5 +47,5 @@ def triton_environment(
     environment = installation.environment(base)
     environment[DRAIN_FILE_VARIABLE] = str(config.drain_path.absolute())
     if config.model_dir is not None:
-        environment["NAIAD_MODEL_DIR"] = str(config.model_dir.absolute())
+        environment[MODEL_DIRECTORY_VARIABLE] = str(config.model_dir.absolute())
     return environment

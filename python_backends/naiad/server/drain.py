@@ -4,7 +4,8 @@ On SIGTERM Triton 2.51 closes HTTP at once and answers new gRPC requests, and th
 other, with NOT_FOUND "has no available versions". Open streams go on to their end, but one that is merely
 open, with nothing in flight, keeps the server from exiting until its exit timeout. So a drain has two parts:
 first the models are told (NAIAD_DRAIN_FILE) to refuse new requests as UNAVAILABLE while those accepted still
-find every model; then, when nothing is in flight, SIGTERM.
+find every model; then, when the engines have nothing in flight, SIGTERM. A server whose engines do not say
+what they have in flight gets the SIGTERM at once, and Triton waits.
 """
 
 from __future__ import annotations
@@ -44,9 +45,8 @@ def drain(
     """
     deadline_s = time.monotonic() + limits.total_s
     drain_file.parent.mkdir(parents=True, exist_ok=True)
-    drain_file.write_text(f"{time.time() + limits.total_s:.3f}\n")
-    # Models that do not look at the file keep taking requests: the second half is Triton's own drain.
-    at_rest = _wait_for_rest(server, endpoints, limits.total_s / 2, limits.settle_s, aborted)
+    drain_file.touch()
+    at_rest = _wait_for_rest(server, endpoints, deadline_s, limits.settle_s, aborted)
     server.terminate()
     left_s = deadline_s - time.monotonic()
     exited = wait_for_exit(server, min(left_s, _UNLOAD_S) if at_rest else left_s, aborted)
@@ -64,18 +64,19 @@ def wait_for_exit(server: TritonProcess, limit_s: float, aborted: Callable[[], b
 
 
 def _wait_for_rest(
-    server: TritonProcess, endpoints: Endpoints, limit_s: float, settle_s: float, aborted: Callable[[], bool]
+    server: TritonProcess,
+    endpoints: Endpoints,
+    deadline_s: float,
+    settle_s: float,
+    aborted: Callable[[], bool],
 ) -> bool:
     """Wait until the engines had nothing in flight for `settle_s`; False when that is not known to be so."""
-    now_s = time.monotonic()
-    deadline_s, busy_s = now_s + limit_s, now_s
-    known = True
+    busy_s = time.monotonic()
     while (now_s := time.monotonic()) < deadline_s and server.exit_status is None and not aborted():
         in_flight = endpoints.in_flight()
-        known = in_flight is not None
         if in_flight:
             busy_s = time.monotonic()
-        if now_s - busy_s >= settle_s:
-            return known
+        elif now_s - busy_s >= settle_s:
+            return in_flight is not None
         time.sleep(_POLL_S)
     return False

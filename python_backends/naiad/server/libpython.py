@@ -11,7 +11,7 @@ from pathlib import Path
 
 from naiad.server.errors import InstallError
 
-__all__ = ["find_libpython", "search_folders", "stub_library"]
+__all__ = ["find_libpython", "own_name", "search_folders", "stub_library"]
 
 _NEEDED = re.compile(rb"libpython(3(?:-[0-9a-f]+)?\.\d+)\.so\.1\.0")
 
@@ -29,6 +29,11 @@ def stub_library(stub: Path) -> str:
             "remove the folder of this tritonserver and install it again",
         )
     return found[0].decode()
+
+
+def own_name(library: str) -> str:
+    """Return the name that the running Python's library has when `library` is a bundled, hashed one."""
+    return re.sub(r"-[0-9a-f]+", "", library)
 
 
 def search_folders() -> list[Path]:

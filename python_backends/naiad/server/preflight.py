@@ -16,7 +16,7 @@ from naiad.contract.errors import InvalidArgument
 from naiad.server.config import ServeConfig
 from naiad.server.errors import PreflightError
 from naiad.server.shared_memory import SHARED_MEMORY
-from naiad.settings.model_directory import resolve_model_directory
+from naiad.settings.model_directory import MODEL_DIRECTORY_VARIABLE, resolve_model_directory
 
 __all__ = ["check", "problems"]
 
@@ -91,7 +91,7 @@ def _canary(config: ServeConfig) -> Iterator[PreflightError]:
 
 def _model_directories(config: ServeConfig, environment: Mapping[str, str]) -> Iterator[PreflightError]:
     if config.model_dir is not None:
-        environment = {**environment, "NAIAD_MODEL_DIR": str(config.model_dir)}
+        environment = {**environment, MODEL_DIRECTORY_VARIABLE: str(config.model_dir)}
     seen: set[str] = set()
     for path in _model_configurations(config):
         # Triton's `args["model_repository"]`: the model's own folder.

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from naiad.server import wheel
 from naiad.server.errors import InstallError
-from naiad.server.libpython import find_libpython, stub_library
+from naiad.server.libpython import find_libpython, own_name, stub_library
 from naiad.server.shared_memory import STUB_NAME
 
 __all__ = ["TritonInstallation", "install", "installed_folder", "locate", "locate_or_install"]
 
 _CONTAINER_BINARY = Path("/opt/tritonserver/bin/tritonserver")
+_LIBRARIES = "nvidia_pytriton.libs"  # the stub looks for libraries here first (its RPATH)
 _REQUIREMENT = "nvidia-pytriton==0.7.0"  # carries tritonserver 2.51
 _SHA256 = "21f063ff93bb426d0c06b7a55e7eb9efcfe62c0dddd9a908e9877e18710128df"
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13")
@@ -110,6 +111,7 @@ def install(artifacts: Path, progress: Report = lambda line: None) -> TritonInst
         draft = Path(scratch) / "tree"
         wheel.unpack(fetched, draft, _wanted)
         shutil.move(draft / _stub_member(), _stub(_binary(draft)))
+        _link_own_libpython(draft)
         _checked(_binary(draft))
         _publish(draft, target)
     progress(f"installed {target}")
@@ -128,6 +130,20 @@ def installed_folder(artifacts: Path) -> Path:
     """Return where `install` puts the server for the running Python."""
     version = _REQUIREMENT.partition("==")[2]
     return artifacts.absolute() / "tritonserver" / f"pytriton-{version}-python{_minor()}"
+
+
+def _link_own_libpython(tree: Path) -> None:
+    """Put the running Python's library where a stub has one bundled under a hashed name.
+
+    The wheel brings Python 3.13's library along, from a build whose built-in modules differ from those of
+    other builds: numpy then fails to import under Debian's Python ("could not import module datetime").
+    """
+    library = stub_library(_stub(_binary(tree)))
+    own = own_name(library)
+    if own != library:
+        bundled = tree / _LIBRARIES / library
+        bundled.unlink(missing_ok=True)
+        bundled.symlink_to(find_libpython(own) / own)
 
 
 def _publish(draft: Path, target: Path) -> None:
@@ -172,8 +188,7 @@ def _checked(binary: Path) -> TritonInstallation:
             f"there is no `python3` beside {sys.executable}, and the stub would run another Python",
             "install Naiad in a virtual environment (python3 -m venv) and run it from there",
         )
-    # A hashed name means that the wheel brings the library along.
-    folders = () if "-" in library else (find_libpython(library),)
+    folders = (find_libpython(own_name(library)),)
     caches = root / "caches"
     return TritonInstallation(
         binary, root / "backends", caches if caches.is_dir() else None, folders, python_folder
