@@ -69,7 +69,8 @@ class ResponseSender:
                 refuse_unless(response is None or not request.sent, several)
                 early = unable + "Non-decoupled model cannot send complete final before sending a response."
                 refuse_unless(response is not None or bool(request.sent), early)
-            refuse_unless(not request.ended, unable + "Response sender has been closed.")
+            refuse_unless(not request.closed, unable + "Response sender has been closed.")
+            request.closed = flags == FINAL  # as in the stub, also when what follows fails
             if request.before_send is not None:
                 request.before_send(response)
             request.sent.append(_as_sent(response, flags))
@@ -167,7 +168,8 @@ class IncomingRequest(InferenceRequest):
         **arguments: Any,
     ) -> None:
         super().__init__(**arguments)
-        self.decoupled, self.before_send, self.cancelled = decoupled, before_send, False
+        self.decoupled, self.before_send = decoupled, before_send
+        self.cancelled = self.closed = False
         self.sent: list[Sent] = []
         self.changed = threading.Condition(threading.RLock())
 

@@ -47,11 +47,17 @@ class Answer:
         self._errors_in_band = errors_in_band
         self._lock = threading.Lock()
         self._gathered: dict[int, Mapping[str, Array]] | None = None if decoupled else {}
+        self._started = False
 
     @property
     def ended(self) -> bool:
         """Whether the terminal message was sent."""
         return self._stream.ended
+
+    @property
+    def started(self) -> bool:
+        """Whether any part of the answer was delivered."""
+        return self._started
 
     def is_cancelled(self) -> bool:
         """Whether the caller has gone away (asks the server)."""
@@ -67,6 +73,7 @@ class Answer:
                     rows = [self._gathered[index] for index in sorted(self._gathered)]
                     self._stream.send(rows[0] if len(rows) == 1 else _stack(rows), final=True)
                 return
+            self._started = True
             self._stream.send(tensors, final=self._open == 0 and not self._empty_end)
             if self._open == 0 and self._empty_end:
                 self._stream.finish()
@@ -94,12 +101,15 @@ class Answer:
 
 
 def _stack(rows: list[Mapping[str, Array]]) -> dict[str, Array]:
-    """Stack the rows of a non-decoupled batch, padding the last dimension with zeros."""
+    """Stack the rows of a non-decoupled batch, padding the last dimension with zeros.
+
+    What only some rows have, because only they asked for it, is all zeros in the others.
+    """
     merged: dict[str, Array] = {}
-    for name in rows[0]:
-        if name == "batch_index":
-            continue
-        arrays = [row[name] for row in rows]
+    for name in dict.fromkeys(name for row in rows for name in row if name != "batch_index"):
+        one = next(row[name] for row in rows if name in row)
+        nothing = np.full_like(one, b"" if one.dtype == np.object_ else 0)
+        arrays = [row.get(name, nothing) for row in rows]
         width = max(array.shape[-1] for array in arrays)
         padded = [
             np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])])

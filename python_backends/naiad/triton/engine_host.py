@@ -65,7 +65,7 @@ class EngineHost:
             if not request_id:
                 raise InvalidArgument("a stop request needs the request id of the request to stop")
             self._engine.stop(request_id)
-            stream.finish()
+            stream.send({}, final=True)  # a bare end is no answer of a non-decoupled model
             return
         if not parameters.errors_in_band:  # a BLS model's calls belong to requests that are live already
             refuse_while_draining()
@@ -104,9 +104,15 @@ class _RowSink:
         self._log_prob = 0.0
 
     def is_cancelled(self) -> bool:
-        return self._answer.is_cancelled()
+        return self._answer.ended or self._answer.is_cancelled()
 
     def emit(self, chunk: TokenChunk) -> None:
+        try:
+            self._emit(chunk)
+        except Exception as error:  # noqa: BLE001 - the engine's thread serves the other requests too
+            self._answer.abandon(as_naiad_error(error, "writing a response"))
+
+    def _emit(self, chunk: TokenChunk) -> None:
         self._log_prob += sum(chunk.log_probs)
         last = chunk.finish_reason is not None
         if not self._row.streaming:
@@ -118,4 +124,5 @@ class _RowSink:
         self._answer.send(self._row.batch_index or 0, self._row.encode(chunk, self._log_prob), last=last)
 
     def fail(self, error: NaiadError) -> None:
+        error.partial = error.partial and self._row.streaming  # what was only gathered was not delivered
         self._answer.fail(error)

@@ -64,13 +64,16 @@ class MetricPusher:
         self._metrics[family.name, value].set(float(number))
 
     def _run(self) -> None:
+        failing = False
         while True:
             closing = self._closing.wait(self._period_s)
             try:
                 self._push()
-            except Exception:  # noqa: BLE001 - a broken metric must not end serving
-                _log.exception("metrics could not be pushed; serving goes on without them")
-                return
+                failing = False
+            except Exception:  # noqa: BLE001 - goes on, so that observations do not pile up in the recorder
+                if not failing:
+                    _log.exception("metrics could not be pushed; serving goes on without them")
+                failing = True
             if closing:
                 return
 

@@ -82,7 +82,19 @@ class ResponseStream:
                 return
             self._ended = final
             flags = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0
-            if response is None:
-                self._sender.send(flags=flags)
-            else:
-                self._sender.send(response, flags=flags)
+            try:
+                if response is None:
+                    self._sender.send(flags=flags)
+                else:
+                    self._sender.send(response, flags=flags)
+            except Exception as error:  # noqa: BLE001 - the sending thread serves other requests too
+                self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """A response could not be sent, say for lack of shared memory; an error takes far less of it."""
+        self._ended = True
+        failure = error_response(as_naiad_error(error, "sending a response"))
+        try:
+            self._sender.send(failure, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        except Exception:  # noqa: BLE001 - after a failed final response the sender may be closed
+            _log.exception("the request cannot be ended")

@@ -89,6 +89,10 @@ class TextHost:
             requested_outputs=request.requested_output_names(),
             decoupled=self._config.decoupled,
         )
+        texts = [
+            TextAnswer(row, self._tokenizer, skip_special_tokens=True, accumulate=self._accumulate)
+            for row in rows
+        ]
         with self._lock:
             if self._live + len(rows) > self._max_live:
                 raise Overloaded(f"{self._live} requests are being served, the most allowed; retry later")
@@ -101,12 +105,13 @@ class TextHost:
             empty_end=self._config.decoupled,
         )
         client_id = request.request_id()
-        for row in rows:
+        for row, text in zip(rows, texts, strict=True):
             call = LiveCall(secrets.token_hex(8), answer, arrival_s + timeout_s)
-            self._threads.submit(self._serve, row, call, client_id, arrival_s)
+            self._threads.submit(self._serve, row, text, call, client_id, arrival_s)
 
-    def _serve(self, row: TextRow, call: LiveCall, client_id: str, arrival_s: float) -> None:
-        text = TextAnswer(row, self._tokenizer, skip_special_tokens=True, accumulate=self._accumulate)
+    def _serve(
+        self, row: TextRow, text: TextAnswer, call: LiveCall, client_id: str, arrival_s: float
+    ) -> None:
         self._watchdog.watch(call)
         outcome = "abandoned"
         try:
@@ -115,7 +120,7 @@ class TextHost:
                 outcome = text.finish_reason.value
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets one typed end
             failure = as_naiad_error(error, f"serving call {call.engine_id}")
-            failure.partial = failure.partial or text.started
+            failure.partial = text.started  # the engine only knows what it delivered to this model
             outcome = failure.code
             call.answer.fail(failure)
         finally:

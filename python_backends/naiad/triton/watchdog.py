@@ -107,15 +107,15 @@ class Watchdog:
                     _log.exception("watchdog could not look at call %s", call.engine_id)
 
     def _look_at(self, call: LiveCall) -> None:
-        now = time.monotonic()
+        now, partial = time.monotonic(), call.answer.started
         limit = self._limits.between_s if call.started else self._limits.first_s
         if call.answer.ended:
             self.forget(call)
         elif now > call.deadline_s + DEADLINE_GRACE_S:
-            self._abandon(call, DeadlineExceeded("the request's deadline passed", partial=call.started))
+            self._abandon(call, DeadlineExceeded("the request's deadline passed", partial=partial))
         elif now - call.heard_s > limit:
             what = "stopped answering" if call.started else "gave no first token"
-            error = EngineStalled(f"the engine {what} for {limit:g} s; retry later", partial=call.started)
+            error = EngineStalled(f"the engine {what} for {limit:g} s; retry later", partial=partial)
             self._abandon(call, error)
         elif not call.stopping and call.answer.is_cancelled():
             self.stop_engine(call)

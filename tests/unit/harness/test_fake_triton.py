@@ -101,17 +101,29 @@ def test_a_sender_of_a_non_decoupled_model_takes_one_response_and_no_bare_end(se
     assert request.ended
 
 
-def test_a_send_that_fails_leaves_the_request_open(server: FakeServer) -> None:
+def test_a_send_without_the_final_flag_that_fails_leaves_the_request_open(server: FakeServer) -> None:
+    def full(_: object) -> None:
+        raise REFUSED("no shared memory")
+
+    request = server.request({}, before_send=full)
+    with pytest.raises(REFUSED, match="no shared memory"):
+        request.get_response_sender().send(response())
+    request.before_send = None
+    request.get_response_sender().send(response(), flags=FINAL)
+    assert (len(request.sent), request.ended) == (1, True)
+
+
+def test_a_final_send_that_fails_closes_the_sender_without_an_end(server: FakeServer) -> None:
     def full(_: object) -> None:
         raise REFUSED("no shared memory")
 
     request = server.request({}, before_send=full)
     with pytest.raises(REFUSED, match="no shared memory"):
         request.get_response_sender().send(response(), flags=FINAL)
-    assert not request.ended
     request.before_send = None
-    request.get_response_sender().send(response(), flags=FINAL)
-    assert request.ended
+    with pytest.raises(REFUSED, match="has been closed"):
+        request.get_response_sender().send(response(), flags=FINAL)
+    assert not request.ended
 
 
 def test_a_response_refuses_one_name_twice_and_things_that_are_no_tensors() -> None:
