@@ -22,13 +22,14 @@ def stub_library(stub: Path) -> str:
     Raises:
         InstallError: it names none: not a stub.
     """
-    found = _NEEDED.search(stub.read_bytes())
-    if found is None:
+    # A wheel repair renames a bundled library by appending the new name; the old one stays as dead text.
+    found = list(_NEEDED.finditer(stub.read_bytes()))
+    if not found:
         raise InstallError(
             f"{stub} does not look like Triton's Python stub: it needs no libpython",
             "remove the folder of this tritonserver and install it again",
         )
-    return found[0].decode()
+    return found[-1][0].decode()
 
 
 def own_name(library: str) -> str:
