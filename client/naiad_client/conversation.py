@@ -61,14 +61,13 @@ def _next_line() -> str | None:
 
 def _answer(client: Client, settings: GenerationRequest, asked: Sequence[Message]) -> str:
     """Stream one answer and return what of it belongs into the conversation; empty when it failed."""
+    stream = client.stream(dataclasses.replace(settings, messages=asked))
     try:
-        with client.stream(dataclasses.replace(settings, messages=asked)) as stream:
-            try:
-                typer.echo(figures(write_answer(stream)), err=True)
-            except KeyboardInterrupt:
-                stream.cancel()
-                typer.echo("cancelled", err=True)
-            return stream.text
+        with stream:
+            typer.echo(figures(write_answer(stream)), err=True)
+    except KeyboardInterrupt:  # leaving the context has cancelled the request
+        typer.echo("cancelled", err=True)
     except NaiadError as error:
         show_problem(error)
         return ""
+    return stream.text

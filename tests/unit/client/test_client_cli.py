@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import typer
-from tests.unit.client.scripted import delta, final
 from tests.unit.client.triton_server import ScriptedTriton, Visit, eventually, running
 from typer.testing import CliRunner, Result
 
@@ -28,6 +27,17 @@ def triton() -> Iterator[ScriptedTriton]:
 def run(triton: ScriptedTriton | None, *words: str, stdin: str | None = None) -> Result:
     env = {"NAIAD_URL": "127.0.0.1:1" if triton is None else triton.address, "COLUMNS": "200"}
     return CliRunner().invoke(app, list(words), input=stdin, env=env)
+
+
+def started(triton: ScriptedTriton, *words: str) -> subprocess.Popen[bytes]:
+    """The command as a process of its own, to be read while it runs and interrupted."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from naiad_client.cli import app; app()", *words],
+        env={**os.environ, "NAIAD_URL": triton.address, "PYTHONIOENCODING": "utf-8"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def sent(visit: Visit) -> dict[str, bytes]:
@@ -50,11 +60,7 @@ def test_ask_writes_the_answer_to_stdout_and_one_line_of_figures_to_stderr(trito
 
 
 def test_ask_shows_each_piece_when_it_arrives(triton: ScriptedTriton) -> None:
-    environment = {**os.environ, "NAIAD_URL": triton.address, "PYTHONIOENCODING": "utf-8"}
-    command = [sys.executable, "-c", "from naiad_client.cli import app; app()", "ask", "one token"]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with started(triton, "ask", "one token") as process:
         assert process.stdout is not None
         assert process.stdout.read(3) == b"one", "although the answer is not complete"
         process.send_signal(signal.SIGINT)
@@ -138,6 +144,7 @@ def test_an_error_is_one_line_that_says_what_to_do(
 ) -> None:
     result = run(triton, *words)
     assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit), "a wanted end, not an escaped error"
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ")
     assert said in line
@@ -177,20 +184,35 @@ def test_chat_goes_on_after_an_error_and_forgets_the_failed_turn(triton: Scripte
 
 
 def test_ctrl_c_stops_the_answer_but_not_the_chat(triton: ScriptedTriton) -> None:
-    def interrupted(visit: Visit) -> Iterator[Any]:
-        yield delta("begun ")
-        yield delta("well")
-        os.kill(os.getpid(), signal.SIGINT)
-        visit.until_cancelled()
-        yield final()
+    with started(triton, "chat") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"one token\n")
+        process.stdin.flush()
+        assert process.stdout.read(5) == b"> one", "the answer has begun and been taken in"
+        process.send_signal(signal.SIGINT)
+        assert eventually(lambda: triton.visits[0].cancelled)
+        rest, problem = process.communicate(b"words\n/exit\n", timeout=20)
+    assert process.returncode == 0, problem
+    assert "Héllo 🌍 世界\n" in rest.decode()
+    assert b"cancelled\n" in problem
+    assert messages(triton.visits[1]) == [
+        {"role": "user", "content": "one token"},
+        {"role": "assistant", "content": "one"},
+        {"role": "user", "content": "words"},
+    ]
 
-    triton.behaviours["long"] = interrupted
-    result = run(triton, "chat", stdin="long\nwords\n/exit\n")
-    assert result.exit_code == 0, result.output
-    assert "cancelled" in result.stderr
-    assert eventually(lambda: triton.visits[0].cancelled)
-    assert messages(triton.visits[1])[1]["role"] == "assistant"
-    assert messages(triton.visits[1])[1]["content"] in ("begun ", "begun well")
+
+def test_a_turn_stopped_before_its_first_token_is_forgotten(triton: ScriptedTriton) -> None:
+    with started(triton, "chat") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"no token\n")
+        process.stdin.flush()
+        assert eventually(lambda: bool(triton.visits), within_s=20)
+        process.send_signal(signal.SIGINT)
+        _, problem = process.communicate(b"words\n", timeout=20)
+    assert process.returncode == 0, problem
+    assert [message["content"] for message in messages(triton.visits[1])] == ["words"]
 
 
 def test_models_is_a_table_or_json(triton: ScriptedTriton) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -194,6 +195,21 @@ async def test_cancelling_the_task_cancels_the_request(triton: ScriptedTriton) -
             await task
         assert await asyncio.to_thread(eventually, lambda: triton.visits[0].cancelled)
         assert (await client.generate("words")).finish_reason == "stop", "the client still works"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not tell before Python 3.11")
+async def test_a_cancelled_task_stays_cancelled_when_its_stream_is_cancelled_too(
+    triton: ScriptedTriton,
+) -> None:
+    async with AsyncClient(triton.address) as client:
+        stream = client.stream("one token")
+        await anext(stream)
+        task = asyncio.create_task(stream.result())
+        await asyncio.sleep(0)
+        stream.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 def test_leaving_the_context_early_reaches_the_server(triton: ScriptedTriton) -> None:

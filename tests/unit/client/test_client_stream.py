@@ -272,9 +272,11 @@ def test_cancelling_twice_or_after_the_end_changes_nothing(play: Play) -> None:
     assert play([delta("x"), final()], act=twice).error is None
     transport = ScriptedTransport([[delta("x", finish="stop"), final(), END]])
     with Client(transport=transport, clock=transport.clock).stream("hi") as stream:
-        stream.result()
+        whole = stream.result()
+        transport.clock.now_s += 50
         stream.cancel()
-    assert stream.completion.finish_reason == "stop"
+    assert stream.completion == whole, "not even the times"
+    assert whole.finish_reason == "stop"
     assert not transport.wires[0].cancelled
 
 
