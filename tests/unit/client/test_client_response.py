@@ -68,6 +68,7 @@ def test_the_input_is_counted_once_although_every_response_states_it() -> None:
     assembly = Assembly()
     for _ in range(3):
         assembly.add(delta("x", prompt_tokens=7).infer_response, 11.0)
+    assembly.add(delta("", prompt_tokens=None).infer_response, 11.0)
     assert assembly.completion(started_s=10.0, ended_s=11.0).usage.num_input_tokens == 7
 
 
