@@ -26,12 +26,14 @@ class _BatchHost(ABC):
 
     spec: ClassVar[ModelSpec]
     size_tensor: ClassVar[str]
+    special_tokens: ClassVar[str]  # the parameter that says what becomes of them
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the tokenizer; any wrong setting refuses the load by name."""
         configure_logging(args["model_name"])
         self_test()
         self._config = ModelConfiguration.of(self.spec, args)
+        self._special_tokens = self._config.parameters.flag(self.special_tokens)
         self._tokenizer = load_tokenizer(self._config)
 
     def execute(self, requests: list[Any]) -> list[Any]:
@@ -57,11 +59,10 @@ class PreprocessingHost(_BatchHost):
 
     spec = PREPROCESSING
     size_tensor = "REQUEST_OUTPUT_LEN"
+    special_tokens = "add_special_tokens"
 
     def _run(self, inputs: TensorInputs) -> dict[str, Array]:
-        return preprocess(
-            inputs, self._tokenizer, add_special_tokens=self._config.parameters.flag("add_special_tokens")
-        )
+        return preprocess(inputs, self._tokenizer, add_special_tokens=self._special_tokens)
 
 
 class PostprocessingHost(_BatchHost):
@@ -69,8 +70,7 @@ class PostprocessingHost(_BatchHost):
 
     spec = POSTPROCESSING
     size_tensor = "TOKENS_BATCH"
+    special_tokens = "skip_special_tokens"
 
     def _run(self, inputs: TensorInputs) -> dict[str, Array]:
-        return postprocess(
-            inputs, self._tokenizer, skip_special_tokens=self._config.parameters.flag("skip_special_tokens")
-        )
+        return postprocess(inputs, self._tokenizer, skip_special_tokens=self._special_tokens)

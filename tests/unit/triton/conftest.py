@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from tests.harness.fake_triton import FakeServer, InferenceRequest, install
 from tests.harness.fake_triton_data import InferenceResponse, Tensor
 from tests.harness.tiny_model import write_tiny_model
@@ -102,7 +104,16 @@ def start(triton: FakeServer, log: LogLines) -> Iterator[Callable[..., Any]]:
 
     yield start_host
     for host in reversed(hosts):
-        host.finalize()
+        if hasattr(host, "finalize"):  # Triton does without, too
+            host.finalize()
+
+
+def poll(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    """Look every millisecond until `condition` holds; an AssertionError after `within_s`."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"it never held within {within_s:g} s"
+        time.sleep(0.001)
 
 
 @dataclass

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.fake_triton import FakeServer, IncomingRequest
 
 from naiad.contract.errors import EngineUnavailable, InvalidArgument, parse_error
 from naiad.telemetry import Recorder
 from naiad.triton.answers import Answer
 from naiad.triton.responses import ResponseStream
+from tests.harness.fake_triton import FakeServer, IncomingRequest
 
 
 class Made:

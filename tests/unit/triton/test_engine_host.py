@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.fake_triton import FakeServer, IncomingRequest, Sent
-from tests.harness.fake_triton_data import TritonError
-from tests.harness.tensors import arrays_of
-from tests.harness.tiny_model import CONTEXT, END
-from tests.unit.triton.conftest import LogLines
 
 from naiad.contract import TENSORRT_LLM
 from naiad.contract.errors import NaiadError, parse_error
 from naiad.triton import drain
 from naiad.triton.engine_host import EngineHost
 from naiad.triton.requests import ERRORS_IN_BAND
+from tests.harness.fake_triton import FakeServer, IncomingRequest, Sent
+from tests.harness.fake_triton_data import TritonError
+from tests.harness.tensors import arrays_of
+from tests.harness.tiny_model import CONTEXT, END
+from tests.unit.triton.conftest import LogLines, poll
 
 PROMPT: dict[str, Any] = {"input_ids": (40, 41, 42), "input_lengths": 3, "request_output_len": 5}
 BATCH: dict[str, Any] = {
@@ -377,9 +376,7 @@ def test_the_engine_stops_working_for_a_request_that_has_ended(started: Start) -
     engine = started(decoupled=False, synthetic_step_ms="50")
     values = {**BATCH, "request_output_len": [[400], [CONTEXT]]}  # 20 s of work in row 0
     assert engine.refusal(values).code == "PROMPT_TOO_LONG"
-    deadline = time.monotonic() + 10
-    while engine.host._engine.stats().active:
-        assert time.monotonic() < deadline
+    poll(lambda: engine.host._engine.stats().active == 0)
 
 
 def test_the_end_id_of_the_model_ends_an_answer(started: Start, tokenizer: Any) -> None:

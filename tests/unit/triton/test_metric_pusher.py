@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.harness.fake_triton import FakeServer
-from tests.harness.fake_triton_metrics import Metric, MetricFamily
-from tests.unit.triton.conftest import LogLines, initialize_arguments
 
 from naiad.contract import TENSORRT_LLM, FinishReason
 from naiad.engines.base import EngineStats
@@ -18,6 +13,9 @@ from naiad.telemetry import FAMILIES, Kind, Recorder
 from naiad.telemetry.families import TEXT_FAMILIES
 from naiad.triton.metrics import EngineMetrics, MetricPusher
 from naiad.triton.requests import ModelConfiguration
+from tests.harness.fake_triton import FakeServer
+from tests.harness.fake_triton_metrics import Metric, MetricFamily
+from tests.unit.triton.conftest import LogLines, initialize_arguments, poll
 
 CONFIG = ModelConfiguration.of(TENSORRT_LLM, initialize_arguments("tensorrt_llm", {}))
 SOON_S, NEVER_S = 0.002, 1000.0
@@ -38,13 +36,6 @@ class StandingEngine:
 def engine_metrics(engine: StandingEngine, recorder: Recorder, period_s: float) -> EngineMetrics:
     standing: Any = engine
     return EngineMetrics(CONFIG, standing, recorder, period_s)
-
-
-def poll(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never held"
-        threading.Event().wait(0.001)
 
 
 def test_i01_every_family_exists_with_its_closed_label_set_from_the_start(triton: FakeServer) -> None:

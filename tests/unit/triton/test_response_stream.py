@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.fake_triton import FakeServer
-from tests.harness.fake_triton_data import TritonError
-from tests.unit.triton.conftest import LogLines
 
 from naiad.contract.errors import (
     DeadlineExceeded,
@@ -22,6 +19,9 @@ from naiad.contract.errors import (
     parse_error,
 )
 from naiad.triton.responses import ResponseStream, as_naiad_error, error_response
+from tests.harness.fake_triton import FakeServer
+from tests.harness.fake_triton_data import TritonError
+from tests.unit.triton.conftest import LogLines
 
 
 def numbers(*values: int) -> Any:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.fake_triton import FakeServer, InferenceRequest
-from tests.harness.fake_triton_data import Tensor
-from tests.unit.triton.conftest import initialize_arguments
 
 from naiad.contract import TENSORRT_LLM, TENSORRT_LLM_BLS
 from naiad.contract.errors import InvalidArgument, Unsupported
 from naiad.triton.requests import ERRORS_IN_BAND, ModelConfiguration, RequestParameters, read_inputs
+from tests.harness.fake_triton import FakeServer, InferenceRequest
+from tests.harness.fake_triton_data import Tensor
+from tests.unit.triton.conftest import initialize_arguments
 
 
 def request(

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.fake_triton import FakeServer, IncomingRequest
-from tests.unit.triton.conftest import LogLines
 
 from naiad.contract.errors import DeadlineExceeded, EngineStalled, parse_error
 from naiad.telemetry import Recorder
@@ -18,6 +16,8 @@ from naiad.triton import watchdog as module
 from naiad.triton.answers import Answer
 from naiad.triton.responses import ResponseStream
 from naiad.triton.watchdog import LiveCall, SilenceLimits, Watchdog
+from tests.harness.fake_triton import FakeServer, IncomingRequest
+from tests.unit.triton.conftest import LogLines
 
 NEVER_S = 1000.0
 
