@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from tests.harness.fake_triton import FakeServer, InferenceRequest, install
 from tests.harness.fake_triton_data import InferenceResponse, Tensor, TritonError, TritonModelException
 from tests.harness.fake_triton_metrics import MetricFamily

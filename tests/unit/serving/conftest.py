@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.harness.tiny_model import write_tiny_model
 
 from naiad.tokenization import Tokenizer
+from tests.harness.tiny_model import write_tiny_model
 
 
 @pytest.fixture(scope="session")

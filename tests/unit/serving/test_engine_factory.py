@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.harness.tiny_model import CONTEXT, END, OTHER_END
 
 from naiad.contract import TENSORRT_LLM
 from naiad.contract.errors import InvalidArgument
 from naiad.engines import Engine, NullObserver
 from naiad.serving.engine_factory import make_engine
 from naiad.settings.parameters import Parameters
+from tests.harness.tiny_model import CONTEXT, END, OTHER_END
 
 
 def made(model_directory: Path, **changes: str) -> Engine:

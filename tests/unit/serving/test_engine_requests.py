@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.tensors import inputs_of
 
 from naiad.contract import TENSORRT_LLM, FinishReason, RequestTimes, TokenChunk
 from naiad.contract.errors import InvalidArgument, Unsupported
 from naiad.engines.base import EngineLimits
 from naiad.serving.engine_requests import MAX_RETURN_SEQUENCES, EngineRow, read_rows, wants_stop
 from naiad.serving.tensor_inputs import TensorInputs
+from tests.harness.tensors import inputs_of
 
 LIMITS = EngineLimits(
     vocab_size=100, max_seq_len=64, kv_capacity_tokens=1000, end_ids=frozenset({2}),

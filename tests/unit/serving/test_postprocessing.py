@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.tiny_model import END
 
 from naiad.contract.errors import InvalidArgument
 from naiad.serving.postprocessing import postprocess
 from naiad.serving.tensor_inputs import TensorInputs
 from naiad.tokenization import Tokenizer
+from tests.harness.tiny_model import END
 
 
 def run(tokenizer: Tokenizer, tokens: Any, lengths: Any, *, skip: bool = True) -> Any:

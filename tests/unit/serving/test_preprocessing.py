@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.tensors import inputs_of
-from tests.harness.tiny_model import END, OTHER_END
 
 from naiad.contract import PREPROCESSING
 from naiad.contract.errors import InvalidArgument, NaiadError, Unsupported
 from naiad.serving.preprocessing import preprocess
 from naiad.serving.prompts import encode_prompt
 from naiad.tokenization import Tokenizer, parse_messages
+from tests.harness.tensors import inputs_of
+from tests.harness.tiny_model import END, OTHER_END
 
 TURN = json.dumps([{"role": "user", "content": "one two"}])
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.harness.tensors import inputs_of
 
 from naiad.contract import TENSORRT_LLM, TensorSpec
 from naiad.contract.errors import InvalidArgument, Unsupported
 from naiad.contract.generation import SamplingParams
 from naiad.serving.sampling import NEUTRAL, UNSUPPORTED, encode_words, read_sampling, refuse_unsupported
 from naiad.serving.tensor_inputs import TensorInputs
+from tests.harness.tensors import inputs_of
 
 MODEL_END_IDS = frozenset({2, 0})
 

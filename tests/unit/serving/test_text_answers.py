@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.harness.tiny_model import END
-from tests.unit.tokenization.conftest import FAMILIES, _write_model
 
 from naiad.contract import TENSORRT_LLM_BLS, FinishReason
 from naiad.contract.errors import InvalidArgument
 from naiad.serving.text_answers import TextAnswer
 from naiad.serving.text_requests import TextRow
 from naiad.tokenization import Tokenizer
+from tests.harness.tiny_model import END
+from tests.unit.tokenization.conftest import FAMILIES, _write_model
 
 DEFAULT = Path(__file__).parents[3] / ".artifacts" / "models" / "default"
 OUTPUTS = frozenset(

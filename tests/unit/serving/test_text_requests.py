@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.harness.tensors import inputs_of
-from tests.harness.tiny_model import END, OTHER_END
 
 from naiad.contract import ENSEMBLE, TENSORRT_LLM, TENSORRT_LLM_BLS
 from naiad.contract.errors import InvalidArgument, NaiadError, Unsupported
@@ -16,6 +14,8 @@ from naiad.serving.sampling import encode_words
 from naiad.serving.tensor_inputs import TensorInputs
 from naiad.serving.text_requests import TextRow, read_text_rows
 from naiad.tokenization import Tokenizer, parse_messages
+from tests.harness.tensors import inputs_of
+from tests.harness.tiny_model import END, OTHER_END
 
 TURN = json.dumps([{"role": "user", "content": "one two"}])
 PROMPT: dict[str, Any] = {"text_input": "one two", "max_tokens": 8}
