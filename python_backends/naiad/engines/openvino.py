@@ -8,7 +8,7 @@ dimensions are taken without an error, and a failed `step()` leaves the pipeline
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +60,17 @@ class OpenVinoStepper(Stepper):
 
     def __init__(self, settings: OpenVinoSettings, limits: EngineLimits) -> None:
         self._settings = settings
-        self._limits = limits
+        self._blocks = settings.kv_tokens // BLOCK_TOKENS
+        # A request over the whole blocks would be dropped by the pipeline half-way.
+        capacity = min(limits.kv_capacity_tokens, self._blocks * BLOCK_TOKENS)
+        self._limits = replace(limits, kv_capacity_tokens=capacity)
         self._handles: dict[int, Any] = {}
         self._iterations = 0
         self._pipeline = self._build()
 
     def _build(self) -> Any:
         scheduler = genai.SchedulerConfig()
-        scheduler.num_kv_blocks = self._settings.kv_tokens // BLOCK_TOKENS
+        scheduler.num_kv_blocks = self._blocks
         scheduler.max_num_seqs = self._settings.max_sequences
         scheduler.max_num_batched_tokens = self._settings.max_num_tokens
         scheduler.enable_prefix_caching = self._settings.prefix_caching
@@ -78,7 +81,7 @@ class OpenVinoStepper(Stepper):
 
     @property
     def limits(self) -> EngineLimits:
-        """As given."""
+        """As given, but that only whole blocks of the KV cache count."""
         return self._limits
 
     @property
@@ -122,8 +125,12 @@ class OpenVinoStepper(Stepper):
     def _without(self, sequences: tuple[tuple[int, ...], ...]) -> Any:
         tokenizer = self._pipeline.get_tokenizer()
         words = [tokenizer.decode(list(sequence), skip_special_tokens=False) for sequence in sequences]
+        if not all(words):
+            raise Unsupported(
+                "bad_words_list holds tokens that are no text by themselves, such as lone bytes"
+            )
         constraint = genai.StructuredOutputConfig()
-        constraint.grammar = forbid(word for word in words if word)
+        constraint.grammar = forbid(words)
         return constraint
 
     def step(self) -> list[StepResult]:
@@ -157,14 +164,14 @@ class OpenVinoStepper(Stepper):
         self._pipeline = self._build()
 
     def stats(self) -> EngineStats:
-        """Block counts from the pipeline's usage percentage."""
+        """Block counts from the pipeline's usage percentage, which is that of the last step's start."""
         metrics = self._pipeline.get_metrics()
-        blocks = self._settings.kv_tokens // BLOCK_TOKENS
+        usage = metrics.cache_usage / 100 if self._handles else 0.0
         return EngineStats(
             max_active=self._settings.max_sequences,
-            generation=metrics.scheduled_requests,
-            kv_blocks_max=blocks,
-            kv_blocks_used=round(blocks * metrics.cache_usage / 100),
+            generation=len(self._handles),
+            kv_blocks_max=self._blocks,
+            kv_blocks_used=round(self._blocks * usage),
             kv_tokens_per_block=BLOCK_TOKENS,
             memory_bytes=metrics.cache_size_in_bytes,
             iterations=self._iterations,

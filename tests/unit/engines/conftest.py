@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.harness.manual_stepper import ManualClock, ManualStepper
-from tests.harness.recording_sink import RecordingSink
 
 from naiad.contract.generation import FinishReason, GenerationRequest, SamplingParams
 from naiad.engines import EngineLimits, StepLoop
+from tests.harness.manual_stepper import ManualClock, ManualStepper
+from tests.harness.recording_sink import RecordingSink
 
 LIMITS = EngineLimits(vocab_size=1000, max_seq_len=128, kv_capacity_tokens=1024, end_ids=frozenset({0}))
 

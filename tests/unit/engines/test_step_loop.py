@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.manual_stepper import Tokens
-from tests.harness.recording_sink import RecordingSink
 
 from naiad.contract.errors import (
     DeadlineExceeded,
@@ -23,6 +21,8 @@ from naiad.contract.generation import (
 )
 from naiad.engines import EngineLimits, StepLoop
 from naiad.engines.synthetic import SyntheticStepper, SyntheticTiming
+from tests.harness.manual_stepper import Tokens
+from tests.harness.recording_sink import RecordingSink
 
 STOP, LENGTH, CANCELLED = FinishReason.STOP, FinishReason.LENGTH, FinishReason.CANCELLED
 

@@ -8,13 +8,13 @@ import threading
 import time
 
 import pytest
-from tests.harness.manual_stepper import DEADLINE_S, Tokens
-from tests.harness.recording_sink import RecordingSink
 
 from naiad.contract.errors import EngineUnavailable, InternalError, Overloaded, Unsupported
 from naiad.contract.generation import FinishReason, GenerationRequest, SamplingParams, TokenChunk
 from naiad.engines import EngineLimits, StepLoop
 from naiad.engines.synthetic import SyntheticStepper, SyntheticTiming
+from tests.harness.manual_stepper import DEADLINE_S, Tokens
+from tests.harness.recording_sink import RecordingSink
 
 STOP, LENGTH, CANCELLED = FinishReason.STOP, FinishReason.LENGTH, FinishReason.CANCELLED
 

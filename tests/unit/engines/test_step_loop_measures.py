@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from naiad.contract.generation import FinishReason, RequestTimes
 from tests.harness.manual_stepper import Tokens
 from tests.harness.recording_sink import RecordingSink
-
-from naiad.contract.generation import FinishReason, RequestTimes
 
 STOP = FinishReason.STOP
 
