@@ -39,7 +39,7 @@ def test_responses_are_sent_in_order_and_the_last_is_final(triton: FakeServer) -
     assert [message.final for message in request.sent] == [False, True]
 
 
-def test_what_comes_after_the_end_is_dropped(triton: FakeServer) -> None:
+def test_what_comes_after_the_end_is_dropped_in_silence(triton: FakeServer, log: LogLines) -> None:
     request = triton.request({})
     stream = ResponseStream(request)
     stream.finish()
@@ -49,6 +49,7 @@ def test_what_comes_after_the_end_is_dropped(triton: FakeServer) -> None:
     stream.finish()
     assert len(request.sent) == 1
     assert request.sent[0].empty
+    assert log.lines == []
 
 
 def test_an_error_ends_the_stream_unless_said_otherwise(triton: FakeServer) -> None:
@@ -73,7 +74,7 @@ def test_a_cancel_is_seen_while_the_stream_is_open_and_not_after(triton: FakeSer
     assert not stream.is_cancelled()
 
 
-def test_d04_of_many_ends_at_once_exactly_one_is_sent(triton: FakeServer) -> None:
+def test_d04_of_many_ends_at_once_exactly_one_is_sent(triton: FakeServer, log: LogLines) -> None:
     for _ in range(50):
         request = triton.request({})
         stream = ResponseStream(request)
@@ -94,6 +95,7 @@ def test_d04_of_many_ends_at_once_exactly_one_is_sent(triton: FakeServer) -> Non
         for thread in threads:
             thread.join()
         assert len(request.sent) == 1
+    assert log.lines == []
 
 
 @pytest.mark.parametrize(
