@@ -15,6 +15,7 @@ __all__ = ["OutputPump"]
 
 _MAX_BYTES = 20 << 20
 _KEPT_ERRORS = 20
+_LAST_LINES_S = 2.0
 # Errors by name only: what a tritonserver without a GPU always says.
 _NOISE = re.compile(r"CudaDriverHelper has not been|pinned memory pool will not be|DCGM unable to start")
 _LEVEL = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+\] ?(.*)$")
@@ -43,12 +44,9 @@ class OutputPump:
         self._thread.start()
 
     def close(self) -> None:
-        """Wait for the output's end, which the death of all its writers brings, and close the log."""
+        """Wait for the output's end, when all its writers are dead; then every line was handled."""
         if self._thread is not None:
-            self._thread.join(timeout=5)
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+            self._thread.join(timeout=_LAST_LINES_S)
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -60,6 +58,7 @@ class OutputPump:
             for line in output:
                 self._write(line)
                 self._look(line.decode(errors="replace").rstrip())
+        self._close()
 
     def _look(self, line: str) -> None:
         found = _LEVEL.match(line)
@@ -85,12 +84,15 @@ class OutputPump:
                 _log.warning("cannot write %s (%s); the server goes on without its log", self._path, error)
 
     def _open(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._close()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self._path.exists() and self._path.stat().st_size > _MAX_BYTES:
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
         # Unbuffered: the log must be whole when the supervisor is killed.
         self._file = self._path.open("ab", buffering=0)
         self._size = self._path.stat().st_size
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

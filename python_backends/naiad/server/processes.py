@@ -123,6 +123,8 @@ class TritonProcess:
             return
 
     def _dismiss_guard(self) -> None:
+        if self._guard.poll() is not None:
+            return
         try:
             self._guard.communicate(b"\n", timeout=_KILL_WAIT_S)
         except (BrokenPipeError, subprocess.TimeoutExpired):

@@ -155,6 +155,7 @@ class Supervisor:
             if canary is not None:
                 canary.close()
             server.kill()
+            self._pump.close()
             config.drain_path.unlink(missing_ok=True)
             sweep(config.repository_prefix)
 
@@ -260,6 +261,9 @@ class Supervisor:
 
     def _exit_reason(self, server: TritonProcess) -> str:
         status = server.exit_status or 0
+        # Its stubs hold the output open, and the cause may be among the last lines.
+        server.kill()
+        self._pump.close()
         how = (
             f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
         )
