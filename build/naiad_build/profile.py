@@ -97,7 +97,7 @@ def load_profile(path: Path) -> Profile:
     except FileNotFoundError:
         known = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml"))) or "none"
         raise InvalidArgument(f"there is no profile {path.stem}; known are: {known}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"{path.name} is not YAML: {error}") from None
     if not isinstance(content, dict):
         raise InvalidArgument(f"{path.name} must be a mapping of settings")

@@ -56,8 +56,9 @@ class Recorder:
             failures, self._failures = self._failures, Counter()
         intervals = observations.get(ITL.name, [])
         if len(intervals) > MAX_INTERVALS:
-            stride = len(intervals) / MAX_INTERVALS
-            observations[ITL.name] = [intervals[int(index * stride)] for index in range(MAX_INTERVALS)]
+            # Sorted first: in order of arrival, what comes in turns would be picked by its turn.
+            ordered, stride = sorted(intervals), len(intervals) / MAX_INTERVALS
+            observations[ITL.name] = [ordered[int((rank + 0.5) * stride)] for rank in range(MAX_INTERVALS)]
         return dict(observations), dict(failures)
 
     def _observe(self, family: str, value: float) -> None:
