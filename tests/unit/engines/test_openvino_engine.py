@@ -219,6 +219,8 @@ def test_a_cancelled_request_gives_its_kv_blocks_back(engine):
     assert sink.reason(DEADLINE_S) is CANCELLED
     assert len(sink.ids) < 300
     assert engine.idle_stats().kv_blocks_used == 0
+    whole = engine.submit(tuple(range(4000, 4000 + engine.loop.limits.kv_capacity_tokens - 1)), 1)
+    assert whole.reason(DEADLINE_S) is LENGTH  # it needs every block there is
 
 
 def test_a_step_that_fails_costs_what_was_running_and_nothing_else(engine, monkeypatch):
