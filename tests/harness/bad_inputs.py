@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from tests.harness.triton_request import floats, ints, text
 
@@ -13,7 +15,7 @@ NO_TEXT = np.zeros((1, 0), dtype=object)
 NO_IDS = np.zeros((1, 0), dtype=np.int32)
 
 # input, what is sent (None: left out), what the error says beside the input's name
-BAD_TOKEN_INPUTS = [
+BAD_TOKEN_INPUTS: list[tuple[str, Any, str]] = [
     ("input_ids", None, "missing"),
     ("input_lengths", None, "missing"),
     ("request_output_len", None, "missing"),
@@ -52,7 +54,7 @@ BAD_TOKEN_INPUTS = [
     ("bad_words_list", np.array([[[1], [1]]], dtype=np.int32), "not supported"),
 ]
 
-BAD_TEXT_INPUTS = [
+BAD_TEXT_INPUTS: list[tuple[str, Any, str]] = [
     ("unheard_of", ints(1), "unexpected inference input"),
     ("text_input", None, "exactly one of"),
     ("text_input", text(""), "is empty"),
