@@ -6,11 +6,15 @@ Kept to syntax that old Pythons read too, so that they get the message and not a
 import shutil
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_BYTES = 3 * 1024**3
 
 
-def problems():
+def problems() -> "Iterator[str]":
     """Yield one sentence on what is wrong and what to do for each thing that is."""
     version = sys.version_info[:2]
     if not OLDEST <= version <= NEWEST:
@@ -30,7 +34,7 @@ def problems():
         )
 
 
-def main():
+def main() -> int:
     """Print every problem; exit status 1 when there is one."""
     found = list(problems())
     for problem in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from tests.harness.triton_request import floats, ints, text
 
 NAN, INF = float("nan"), float("inf")

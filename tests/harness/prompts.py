@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.harness.triton_request import Array, flag, infer_request, ints, text
 from tritonclient.grpc import service_pb2
+
+from tests.harness.triton_request import Array, flag, infer_request, ints, text
 
 PROMPT_IDS = (11, 12, 13)
 TEXT_MODELS = ("tensorrt_llm_bls", "ensemble")

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
-from tests.harness.repository import ROOT
 
 from naiad.server.config import ServeConfig
 from naiad.server.state import Phase
 from naiad.server.supervisor import Supervisor
 from naiad.server.tritonserver import locate_or_install
+from tests.harness.repository import ROOT
 
 START_LIMIT_S = 120.0
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.harness.repository import ROOT, write_repository
 from tests.harness.server import LiveServer, serving
 

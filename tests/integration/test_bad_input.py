@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from naiad.server.config import CanaryPolicy
 from tests.harness.bad_inputs import BAD_TEXT_INPUTS, BAD_TOKEN_INPUTS, ENSEMBLE_NAMES, INF, NAN, NO_TEXT
 from tests.harness.http_calls import infer_body, post
 from tests.harness.prompts import STREAMING_MODELS, TEXT_MODELS, inputs_for, text_inputs, token_inputs
 from tests.harness.repository import write_repository
 from tests.harness.server import LiveServer, serving, wait_until
 from tests.harness.triton_request import TritonStream, flag, infer_request, seed, text
-
-from naiad.server.config import CanaryPolicy
 
 KV_TOKENS = 128  # what the small server's engine can hold, so that limits are cheap to reach
 

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+
 from tests.harness.server import LiveServer
 from tests.harness.triton_request import (
     Reply,

@@ -18,9 +18,6 @@ from pathlib import Path
 import grpc
 import psutil
 import pytest
-from tests.harness.minimal_repository import write_minimal_repository
-from tests.harness.repository import ROOT
-from tests.harness.server import LiveServer, free_ports, serving, wait_until
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from naiad.server.canary import text_probe
@@ -28,6 +25,9 @@ from naiad.server.config import CanaryPolicy, RestartPolicy, ServeConfig
 from naiad.server.errors import StartError
 from naiad.server.shared_memory import SHARED_MEMORY, find_stubs
 from naiad.server.state import Phase, ServerState, read_state
+from tests.harness.minimal_repository import write_minimal_repository
+from tests.harness.repository import ROOT
+from tests.harness.server import LiveServer, free_ports, serving, wait_until
 
 # Three times what a loaded machine of two cores was seen to take.
 RESTART_S = 45.0

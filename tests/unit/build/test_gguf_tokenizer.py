@@ -2,12 +2,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.harness.tiny_gguf import CONTEXT_LENGTH, write_tiny_gguf
 from tokenizers import Tokenizer
 
 from naiad_build.errors import UnsupportedModelError
 from naiad_build.gguf_metadata import GgufMetadata, read_gguf_metadata
 from naiad_build.gguf_tokenizer import build_tokenizer, end_of_text_ids, write_tokenizer_files
+from tests.harness.tiny_gguf import CONTEXT_LENGTH, write_tiny_gguf
 
 # The texts that a wrongly derived tokenizer breaks: digits, CJK, emoji, code, chat marks, odd white space.
 TEXTS = [

@@ -4,7 +4,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.harness.tiny_gguf import write_tiny_gguf
 from typer.testing import CliRunner
 
 from naiad.settings.model_directory import ModelDirectory, read_manifest
@@ -13,6 +12,7 @@ from naiad_build.disk import publish, sha256_of, staging_directory
 from naiad_build.errors import BuildError, ConversionError, SourceError, UnsupportedModelError
 from naiad_build.openvino_model import Sample, check_sample
 from naiad_build.prepare import is_prepared, link_default, prepare
+from tests.harness.tiny_gguf import write_tiny_gguf
 
 
 @pytest.fixture(scope="module")

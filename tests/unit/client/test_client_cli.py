@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import typer
-from tests.unit.client.triton_server import ScriptedTriton, Visit, eventually, running
 from typer.testing import CliRunner, Result
 
 from naiad_client.cli import app
+from tests.unit.client.triton_server import ScriptedTriton, Visit, eventually, running
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.unit.client.triton_server import ScriptedTriton, eventually, running
 
 from naiad_client import (
     AsyncClient,
@@ -32,6 +31,7 @@ from naiad_client import (
     Timeouts,
     TotalTimeout,
 )
+from tests.unit.client.triton_server import ScriptedTriton, eventually, running
 
 QUICK = Retries(attempts=3, backoff_s=0.01)
 KINDS = ["blocking", "asyncio"]

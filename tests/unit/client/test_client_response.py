@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.unit.client.scripted import add_output, delta, final
 from tritonclient.grpc import service_pb2 as pb
 
 from naiad_client import NaiadError
 from naiad_client.response import Assembly
+from tests.unit.client.scripted import add_output, delta, final
 
 
 def test_deltas_are_joined_and_numbered_and_counted() -> None:

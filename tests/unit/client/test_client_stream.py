@@ -8,16 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.unit.client.scripted import (
-    END,
-    AsyncScriptedTransport,
-    ScriptedTransport,
-    Silence,
-    Step,
-    delta,
-    failure,
-    final,
-)
 
 from naiad_client import (
     AsyncClient,
@@ -36,6 +26,16 @@ from naiad_client import (
     Retries,
     Timeouts,
     TotalTimeout,
+)
+from tests.unit.client.scripted import (
+    END,
+    AsyncScriptedTransport,
+    ScriptedTransport,
+    Silence,
+    Step,
+    delta,
+    failure,
+    final,
 )
 
 QUICK = Retries(attempts=3, backoff_s=0)

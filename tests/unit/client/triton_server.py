@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-from tests.unit.client.scripted import delta, failure, final
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
+
+from tests.unit.client.scripted import delta, failure, final
 
 PATIENCE_S = 10.0
 Behaviour = Callable[["Visit"], Iterator[pb.ModelStreamInferResponse]]
