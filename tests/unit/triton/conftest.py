@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.harness.fake_triton import FakeServer, InferenceRequest, install
-from tests.harness.fake_triton_data import InferenceResponse, Tensor
+from tests.harness.fake_triton import FakeServer, install
+from tests.harness.scripted_engine import EngineCall, Script, ScriptedEngine, tokens
 from tests.harness.tiny_model import write_tiny_model
 
 install()
 
 from naiad.tokenization import Tokenizer  # noqa: E402 - below: what imports the module
 from naiad.triton import numpy_abi  # noqa: E402
+from naiad.triton.engine_host import EngineHost  # noqa: E402
+from naiad.triton.text_host import TextHost  # noqa: E402
+from tests.unit.triton.engine_calls import Engine  # noqa: E402
+from tests.unit.triton.text_calls import Text  # noqa: E402
 
 numpy_abi.self_test()  # under numpy 2 it gives everybody else numpy's own function table back
-
-Script = Callable[["EngineCall"], Iterator[Mapping[str, Any]]]
 
 
 @pytest.fixture
@@ -108,69 +106,6 @@ def start(triton: FakeServer, log: LogLines) -> Iterator[Callable[..., Any]]:
             host.finalize()
 
 
-def poll(condition: Callable[[], bool], within_s: float = 10.0) -> None:
-    """Look every millisecond until `condition` holds; an AssertionError after `within_s`."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"it never held within {within_s:g} s"
-        time.sleep(0.001)
-
-
-@dataclass
-class EngineCall:
-    """One call of the scripted engine, as the engine sees it."""
-
-    request_id: str
-    tensors: Mapping[str, Any]
-    requested: Sequence[str]
-    timeout_us: int
-    released: threading.Event
-    stopped: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def prompt(self) -> list[int]:
-        return [int(token) for token in self.tensors["input_ids"].reshape(-1)]
-
-    def hang(self) -> None:
-        """Do nothing until the test is over, as an engine whose process died."""
-        assert self.released.wait(30)
-
-    def wait_for_stop(self) -> None:
-        assert self.stopped.wait(10)
-
-
-class ScriptedEngine:
-    """An engine model for BLS calls: each runs the script, a generator of output tensors."""
-
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.calls: list[EngineCall] = []
-        self.stops: list[str] = []
-        self.released = threading.Event()
-        self._lock = threading.Lock()
-
-    def __call__(self, request: InferenceRequest) -> Iterator[InferenceResponse]:
-        tensors = request.tensors()
-        if "stop" in tensors and tensors["stop"].all():
-            with self._lock:
-                self.stops.append(request.request_id())
-                for call in self.calls:
-                    if call.request_id == request.request_id():
-                        call.stopped.set()
-            return iter([InferenceResponse()])
-        call = EngineCall(
-            request.request_id(), tensors, request.requested_output_names(), request.timeout(), self.released
-        )
-        with self._lock:
-            self.calls.append(call)
-        return self._responses(call)
-
-    def _responses(self, call: EngineCall) -> Iterator[InferenceResponse]:
-        for outputs in self.script(call):
-            asked = {name: array for name, array in outputs.items() if name in call.requested}
-            yield InferenceResponse([Tensor(name, array) for name, array in asked.items()])
-
-
 @pytest.fixture
 def engine(triton: FakeServer) -> Iterator[Callable[[Script], ScriptedEngine]]:
     """Put a scripted engine behind the name `tensorrt_llm`; what hangs in it ends with the test."""
@@ -186,13 +121,57 @@ def engine(triton: FakeServer) -> Iterator[Callable[[Script], ScriptedEngine]]:
         each.released.set()
 
 
-def tokens(ids: Sequence[int], reason: str | None = None, **more: Any) -> dict[str, Any]:
-    """Return an engine response of these ids, the last one with its reason."""
-    outputs = {
-        "output_ids": np.array(ids, dtype=np.int32).reshape(1, 1, -1),
-        "sequence_length": np.array([[len(ids)]], dtype=np.int32),
-        **more,
-    }
-    if reason is not None:
-        outputs["finish_reason"] = np.array([[reason.encode()]], dtype=np.object_)
-    return outputs
+@pytest.fixture
+def engine_model(
+    start: Callable[..., Any], triton: FakeServer, model_directory: Path
+) -> Callable[..., Engine]:
+    def make(*, decoupled: bool = True, **parameters: str) -> Engine:
+        given = {
+            "engine": "synthetic",
+            "gpt_model_type": "inflight_fused_batching",
+            "gpt_model_path": str(model_directory),
+            "exclude_input_in_output": "true",
+            "cancellation_check_period_ms": "2",
+            **parameters,
+        }
+        return Engine(
+            start(EngineHost, "tensorrt_llm", decoupled=decoupled, **given), triton, decoupled=decoupled
+        )
+
+    return make
+
+
+@pytest.fixture
+def text_model(
+    start: Callable[..., Any],
+    triton: FakeServer,
+    model_directory: Path,
+    engine: Callable[[Script], ScriptedEngine],
+) -> Callable[..., Text]:
+    def make(*, decoupled: bool = True, **parameters: str) -> Text:
+        given = {
+            "tokenizer_dir": str(model_directory),
+            "cancellation_check_period_ms": "2",
+            "max_live_requests": "16",
+            **parameters,
+        }
+        return Text(
+            start(TextHost, "tensorrt_llm_bls", decoupled=decoupled, **given), triton, decoupled=decoupled
+        )
+
+    return make
+
+
+@pytest.fixture
+def say(tokenizer: Tokenizer) -> Callable[..., Script]:
+    """A script that streams a text token by token and ends with a reason."""
+
+    def script(text: str, reason: str | None = "stop") -> Script:
+        def run(call: EngineCall) -> Iterator[Mapping[str, Any]]:
+            for token in tokenizer.encode(text):
+                yield tokens([token])
+            yield tokens([], reason) if reason else {}
+
+        return run
+
+    return script

@@ -13,7 +13,8 @@ from naiad.contract.errors import EngineUnavailable, Overloaded, format_error
 from naiad.triton.bls import EngineModel
 from tests.harness.fake_triton import FakeServer, InferenceRequest
 from tests.harness.fake_triton_data import InferenceResponse, TritonError, TritonModelException
-from tests.unit.triton.conftest import EngineCall, LogLines, Script, ScriptedEngine, tokens
+from tests.harness.scripted_engine import EngineCall, Script, ScriptedEngine, tokens
+from tests.unit.triton.conftest import LogLines
 
 Outputs = Iterator[Mapping[str, Any]]
 

@@ -15,7 +15,8 @@ from naiad.triton.metrics import EngineMetrics, MetricPusher
 from naiad.triton.requests import ModelConfiguration
 from tests.harness.fake_triton import FakeServer
 from tests.harness.fake_triton_metrics import Metric, MetricFamily
-from tests.unit.triton.conftest import LogLines, initialize_arguments, poll
+from tests.harness.polling import poll
+from tests.unit.triton.conftest import LogLines, initialize_arguments
 
 CONFIG = ModelConfiguration.of(TENSORRT_LLM, initialize_arguments("tensorrt_llm", {}))
 SOON_S, NEVER_S = 0.002, 1000.0

@@ -17,9 +17,9 @@ from naiad.triton.engine_host import EngineHost
 from naiad.triton.text_host import TextHost
 from tests.harness.fake_triton import FakeServer, IncomingRequest, InferenceRequest, Sent
 from tests.harness.fake_triton_data import InferenceResponse, Tensor, TritonError
+from tests.harness.polling import poll
 from tests.harness.tensors import arrays_of
 from tests.harness.tiny_model import CONTEXT
-from tests.unit.triton.conftest import poll
 
 ASK: dict[str, Any] = {
     "text_input": "one",
