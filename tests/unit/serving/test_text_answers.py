@@ -1,197 +1,39 @@
-"""Text answers (E01-E09): deltas that join to the one-shot text, stop strings that never leak, true ends."""
+"""Text answers case by case: what is sent when, true ends, several sequences, log probabilities."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 from naiad.contract import TENSORRT_LLM_BLS, FinishReason
 from naiad.contract.errors import InvalidArgument
 from naiad.serving.text_answers import TextAnswer
-from naiad.serving.text_requests import TextRow
 from naiad.tokenization import Tokenizer
 from tests.harness.tiny_model import END
-from tests.unit.tokenization.conftest import FAMILIES, _write_model
-
-DEFAULT = Path(__file__).parents[3] / ".artifacts" / "models" / "default"
-OUTPUTS = frozenset(
-    {"text_output", "cum_log_probs", "output_log_probs", "batch_index", "sequence_index", "finish_reason",
-     "num_input_tokens", "num_output_tokens"}
-)  # fmt: skip
-EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-
-Response = Mapping[str, Any]
-
-
-@pytest.fixture(scope="session", params=["default", *FAMILIES])
-def any_tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    if request.param == "default":
-        if not DEFAULT.is_dir():
-            pytest.skip("the default model is not prepared")
-        return Tokenizer.load(DEFAULT.resolve())
-    return Tokenizer.load(
-        _write_model(tmp_path_factory.mktemp("family") / request.param, FAMILIES[request.param]())
-    )
-
-
-def text_row(**changes: Any) -> TextRow:
-    values: dict[str, Any] = {
-        "prompt_ids": (), "engine_inputs": {}, "max_tokens": 1000, "sequences": 1, "stop_words": (),
-        "batch_index": None, "streaming": True, "echo_prompt": False, "outputs": OUTPUTS,
-    }  # fmt: skip
-    return TextRow(**{**values, **changes})
-
-
-def engine_response(
-    ids: Sequence[int], reason: str | None = None, *, sequence: int | None = None, log_probs: bool = False,
-    total: float = 0.0,
-) -> dict[str, Any]:  # fmt: skip
-    tensors: dict[str, Any] = {
-        "output_ids": np.array(ids, dtype=np.int32).reshape(1, 1, -1),
-        "sequence_length": np.array([[len(ids)]], dtype=np.int32),
-    }
-    if reason is not None:
-        tensors["finish_reason"] = np.array([[reason.encode()]], dtype=np.object_)
-    if sequence is not None:
-        tensors["sequence_index"] = np.array([[sequence]], dtype=np.int32)
-    if log_probs:
-        tensors["output_log_probs"] = np.full((1, 1, len(ids)), -0.5, dtype=np.float32)
-        tensors["cum_log_probs"] = np.array([[total]], dtype=np.float32)
-    return tensors
-
-
-def chunked(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """Cut `ids` into chunks of these sizes, over and over."""
-    chunks: list[list[int]] = []
-    start = 0
-    for size in itertools.cycle(sizes or [1]):
-        if start >= len(ids):
-            return chunks
-        chunks.append(list(ids[start : start + size]))
-        start += size
-    return chunks
-
-
-def answered(
-    tokenizer: Tokenizer, row: TextRow, engine: Sequence[Response], *, accumulate: bool = False
-) -> list[Response]:
-    """Feed engine responses until the answer is done, as the host does; return all that is sent."""
-    answer = TextAnswer(row, tokenizer, skip_special_tokens=True, accumulate=accumulate)
-    sent: list[Response] = []
-    for tensors in engine:
-        sent += answer.feed(tensors)
-        if answer.done:
-            break
-    sent += answer.close()
-    assert answer.done
-    return sent
-
-
-def stream(ids: Sequence[int], sizes: Sequence[int], reason: str | None = "length") -> list[Response]:
-    """The engine's responses: the last chunk carries the reason, as the Python engines have it."""
-    chunks = chunked(ids, sizes) or [[]]
-    return [engine_response(chunk) for chunk in chunks[:-1]] + [engine_response(chunks[-1], reason)]
-
-
-def text_of(response: Response) -> str:
-    (raw,) = response["text_output"]
-    assert response["text_output"].shape == (1,)
-    return bytes(raw).decode()
-
-
-def joined(responses: Sequence[Response]) -> str:
-    return "".join(map(text_of, responses))
-
-
-def reason_of(response: Response) -> str | None:
-    return response["finish_reason"].item().decode() if "finish_reason" in response else None
-
-
-def until_stop(text: str, stops: Sequence[str]) -> str:
-    """Reference: the text before the stop that is complete first, the longest of several."""
-    for end in range(len(text) + 1):
-        complete = [stop for stop in stops if stop and text[:end].endswith(stop)]
-        if complete:
-            return text[: end - max(map(len, complete))]
-    return text
-
-
-def ids_of(tokenizer: Tokenizer, text: str) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=False)
-
-
-sizes = st.lists(st.integers(1, 4), max_size=6)
-spoken = st.text(
-    st.one_of(st.sampled_from("aeiou .,STOP\n日本語é👩‍👧🎉🏳️‍🌈"), st.characters(codec="utf-8")), max_size=40
+from tests.unit.serving.engine_answers import (
+    OUTPUTS,
+    Response,
+    answered,
+    engine_response,
+    ids_of,
+    joined,
+    make,
+    reason_of,
+    stream,
+    text_of,
+    text_row,
 )
 
 
-@EXAMPLES
-@given(text=spoken, sizes=sizes)
-def test_e01_joined_deltas_are_the_one_shot_text(
-    any_tokenizer: Tokenizer, text: str, sizes: list[int]
-) -> None:
-    ids = ids_of(any_tokenizer, text)
-    deltas = answered(any_tokenizer, text_row(), stream(ids, sizes))
-    whole = answered(any_tokenizer, text_row(streaming=False), stream(ids, sizes))
-    assert len(whole) == 1
-    assert joined(deltas) == joined(whole) == any_tokenizer.decode(ids)
-
-
-@EXAMPLES
-@given(text=spoken, sizes=sizes)
-def test_e02_no_replacement_character_is_sent_that_the_text_does_not_hold(
-    any_tokenizer: Tokenizer, text: str, sizes: list[int]
-) -> None:
-    assume("\ufffd" not in any_tokenizer.decode(ids_of(any_tokenizer, text)))
-    deltas = answered(any_tokenizer, text_row(), stream(ids_of(any_tokenizer, text), sizes))
-    assert all("\ufffd" not in text_of(delta) for delta in deltas)
-
-
-@EXAMPLES
-@given(data=st.data(), text=spoken, sizes=sizes, other=st.lists(st.text("STOPaé.", min_size=1), max_size=2))
-def test_c15_nothing_of_a_stop_string_leaks_whatever_tokens_it_spans(
-    any_tokenizer: Tokenizer, data: st.DataObject, text: str, sizes: list[int], other: list[str]
-) -> None:
-    ids = ids_of(any_tokenizer, text)
-    whole = any_tokenizer.decode(ids)
-    stops = list(other)
-    if whole:
-        start = data.draw(st.integers(0, len(whole) - 1))
-        stops.append(whole[start : data.draw(st.integers(start + 1, len(whole)))])
-    expected = until_stop(whole, stops)
-    for streaming in (True, False):
-        row = text_row(stop_words=tuple(stops), streaming=streaming)
-        sent = answered(any_tokenizer, row, stream(ids, sizes))
-        assert joined(sent) == expected
-        assert reason_of(sent[-1]) == ("stop" if expected != whole else "length")
-        for upto in range(len(sent)):
-            assert expected.startswith(joined(sent[: upto + 1]))
-
-
-@EXAMPLES
-@given(text=spoken, sizes=sizes, stop=st.text("STOP", max_size=3), accumulate=st.booleans())
-def test_e08_token_counts_of_the_responses_sum_to_the_tokens_received(
-    tokenizer: Tokenizer, text: str, sizes: list[int], stop: str, accumulate: bool
-) -> None:
-    ids = ids_of(tokenizer, text)
-    answer = TextAnswer(
-        text_row(stop_words=(stop,)), tokenizer, skip_special_tokens=True, accumulate=accumulate
-    )
-    sent: list[Response] = []
-    for tensors in stream(ids, sizes):
-        sent += answer.feed(tensors)
-    counted = sum(response["num_output_tokens"].item() for response in sent)
-    assert counted == answer.output_tokens
-    if not answer.stopped_early:
-        assert counted == len(ids)
+def two_sequences(tokenizer: Tokenizer) -> Iterator[Response]:
+    first, second = ids_of(tokenizer, "one two"), ids_of(tokenizer, "six seven")
+    yield engine_response(first, sequence=0)
+    yield engine_response(second[:1], sequence=1)
+    yield engine_response([], "stop", sequence=0)
+    yield engine_response(second[1:], sequence=1)
+    yield engine_response([], "length", sequence=1)
 
 
 def test_a_delta_is_sent_only_when_there_is_text_but_the_end_always(tokenizer: Tokenizer) -> None:
@@ -265,10 +107,6 @@ def test_what_only_begins_a_stop_string_is_held_back_and_sent_at_the_end(tokeniz
     assert all("S" not in text_of(response) for response in sent[:-1])
 
 
-def make(tokenizer: Tokenizer, **changes: Any) -> TextAnswer:
-    return TextAnswer(text_row(**changes), tokenizer, skip_special_tokens=True, accumulate=False)
-
-
 def test_an_answer_stopped_by_a_string_says_whether_the_engine_still_works_on_it(
     tokenizer: Tokenizer,
 ) -> None:
@@ -297,36 +135,10 @@ def test_an_answer_knows_whether_anything_was_sent(tokenizer: Tokenizer) -> None
     assert answer.started
 
 
-@EXAMPLES
-@given(text=spoken, sizes=sizes)
-def test_e09_accumulated_answers_repeat_the_whole_text_so_far(
-    tokenizer: Tokenizer, text: str, sizes: list[int]
-) -> None:
-    ids = ids_of(tokenizer, text)
-    deltas = answered(tokenizer, text_row(), stream(ids, sizes))
-    whole = answered(tokenizer, text_row(), stream(ids, sizes), accumulate=True)
-    assert [text_of(response) for response in whole] == [
-        joined(deltas[: upto + 1]) for upto in range(len(deltas))
-    ]
-
-
 def test_a_single_response_is_not_accumulated_twice(tokenizer: Tokenizer) -> None:
     ids = ids_of(tokenizer, "one two")
     (only,) = answered(tokenizer, text_row(streaming=False), stream(ids, [1]), accumulate=True)
     assert text_of(only) == "one two"
-
-
-@EXAMPLES
-@given(prompt=spoken, text=spoken, sizes=sizes)
-def test_an_echoed_prompt_and_its_answer_are_one_text(
-    tokenizer: Tokenizer, prompt: str, text: str, sizes: list[int]
-) -> None:
-    prompt_ids, ids = ids_of(tokenizer, prompt), ids_of(tokenizer, text)
-    row = text_row(streaming=False, echo_prompt=True, prompt_ids=tuple(prompt_ids))
-    (only,) = answered(tokenizer, row, stream(ids, sizes))
-    assert text_of(only) == tokenizer.decode([*prompt_ids, *ids])
-    assert only["num_output_tokens"].item() == len(ids)
-    assert only["num_input_tokens"].item() == len(prompt_ids)
 
 
 def test_a_stop_string_in_an_echoed_prompt_stops_nothing(tokenizer: Tokenizer) -> None:
@@ -340,15 +152,6 @@ def test_a_stop_string_in_an_echoed_prompt_stops_nothing(tokenizer: Tokenizer) -
 def test_special_tokens_are_no_text(tokenizer: Tokenizer) -> None:
     sent = answered(tokenizer, text_row(), stream([*ids_of(tokenizer, "one"), END], [1], "stop"))
     assert joined(sent) == "one"
-
-
-def two_sequences(tokenizer: Tokenizer) -> Iterator[Response]:
-    first, second = ids_of(tokenizer, "one two"), ids_of(tokenizer, "six seven")
-    yield engine_response(first, sequence=0)
-    yield engine_response(second[:1], sequence=1)
-    yield engine_response([], "stop", sequence=0)
-    yield engine_response(second[1:], sequence=1)
-    yield engine_response([], "length", sequence=1)
 
 
 def test_several_sequences_are_told_apart_and_end_one_by_one(tokenizer: Tokenizer) -> None:

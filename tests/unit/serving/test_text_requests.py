@@ -2,56 +2,41 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from naiad.contract import ENSEMBLE, TENSORRT_LLM, TENSORRT_LLM_BLS
-from naiad.contract.errors import InvalidArgument, NaiadError, Unsupported
+from naiad.contract.errors import NaiadError, Unsupported
 from naiad.serving.sampling import encode_words
 from naiad.serving.tensor_inputs import TensorInputs
-from naiad.serving.text_requests import TextRow, read_text_rows
+from naiad.serving.text_requests import read_text_rows
 from naiad.tokenization import Tokenizer, parse_messages
 from tests.harness.tensors import inputs_of
 from tests.harness.tiny_model import END, OTHER_END
+from tests.unit.serving.text_rows import PROMPT, TURN, row, rows, written
 
-TURN = json.dumps([{"role": "user", "content": "one two"}])
-PROMPT: dict[str, Any] = {"text_input": "one two", "max_tokens": 8}
-
-
-def rows(
-    tokenizer: Tokenizer, *, batch_size: int = 1, outputs: tuple[str, ...] = (), decoupled: bool = True,
-    **values: Any,
-) -> list[TextRow]:  # fmt: skip
-    inputs = inputs_of(TENSORRT_LLM_BLS, batch_size=batch_size, **values)
-    return read_text_rows(inputs, tokenizer, requested_outputs=outputs, decoupled=decoupled)
-
-
-def row(tokenizer: Tokenizer, **values: Any) -> TextRow:
-    (only,) = rows(tokenizer, **{**PROMPT, **values})
-    return only
-
-
-def written(only: TextRow) -> dict[str, Any]:
-    return {name: array.tolist() for name, array in only.engine_inputs.items()}
-
-
-# What the ensemble's preprocessing makes of the text side, and what happens to it here.
 THROUGH_PREPROCESSING = {
     "QUERY": "input_ids", "MESSAGES": "input_ids", "REQUEST_OUTPUT_LEN": "request_output_len",
     "BAD_WORDS_DICT": "bad_words_list", "END_ID": "end_id", "PAD_ID": "pad_id",
 }  # fmt: skip
+
+
 REFUSED_IN_PREPROCESSING = {
     "DECODER_QUERY", "EMBEDDING_BIAS_WORDS", "EMBEDDING_BIAS_WEIGHTS", "PROMPT_TABLE_EXTRA_ID",
 }  # fmt: skip
+
+
 STOP_STRINGS = {"STOP_WORDS_DICT"}  # matched on the text, in this process
+
+
 DECIDED_HERE = {
     "stream", "exclude_input_in_output", "return_num_input_tokens", "return_num_output_tokens",
     "num_return_sequences",
 }  # fmt: skip
-# Values that the engine takes as they are; everything else the engine refuses by name.
+
+
 ACCEPTED: dict[str, Any] = {
     "top_k": 5, "top_p": 0.5, "temperature": 0.5, "length_penalty": 1.0, "repetition_penalty": 1.5,
     "min_tokens": 2, "min_length": 2, "presence_penalty": 0.5, "frequency_penalty": 0.5, "seed": 7,
@@ -75,61 +60,11 @@ def test_every_text_input_of_the_ensemble_has_its_fate_here() -> None:
     assert {spec.name for spec in ENSEMBLE.inputs} <= {spec.name for spec in TENSORRT_LLM_BLS.inputs}
 
 
-@pytest.mark.parametrize(("engine_name", "text_name"), ensemble_map("tensorrt_llm").items())
-def test_what_the_ensemble_maps_to_the_engine_is_passed_on_or_refused_by_name(
-    tokenizer: Tokenizer, engine_name: str, text_name: str
-) -> None:
-    """The class of tensorrtllm_backend's issues 472 and 520: an input that is silently dropped."""
-    spec = TENSORRT_LLM_BLS.input(text_name)
-    if text_name in DECIDED_HERE:
-        return
-    if text_name in ACCEPTED:
-        sent = row(tokenizer, **{text_name: ACCEPTED[text_name]}).engine_inputs[engine_name]
-        expected = np.array([[ACCEPTED[text_name]]], dtype=np.dtype(spec.dtype.numpy))
-        assert np.array_equal(sent, expected)
-        assert sent.dtype == np.dtype(TENSORRT_LLM.input(engine_name).dtype.numpy)
-        return
-    text = spec.dtype.wire_name == "BYTES"
-    shape = (1, *(2 if size == -1 else size for size in spec.dims))
-    value = np.full(shape, "x" if text else 3, dtype=np.object_ if text else np.int64).tolist()
-    with pytest.raises(Unsupported, match=f"input {text_name} is not supported"):
-        row(tokenizer, **{text_name: value})
-
-
 @pytest.mark.parametrize("text_name", sorted(DECIDED_HERE))
 def test_what_is_decided_here_never_reaches_the_engine_as_sent(tokenizer: Tokenizer, text_name: str) -> None:
     value: Any = 1 if text_name == "num_return_sequences" else True
     plain, with_it = written(row(tokenizer)), written(row(tokenizer, **{text_name: value}))
     assert with_it == plain
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("decoder_text_input", "x"),
-        ("image_url_input", "http://x"),
-        ("num_draft_tokens", 2),
-        ("use_draft_logits", True),
-        ("prompt_table_extra_id", 3),
-        ("embedding_bias_words", ("a",)),
-        ("embedding_bias_weights", (1.0,)),
-    ],
-)
-def test_inputs_that_need_what_is_not_configured_are_refused_by_name(
-    tokenizer: Tokenizer, name: str, value: Any
-) -> None:
-    with pytest.raises(Unsupported, match=f"input {name} is not supported"):
-        row(tokenizer, **{name: value})
-
-
-@pytest.mark.parametrize("name", ["image_input", "image_bytes_input", "video_bytes_input"])
-def test_a_black_image_is_still_an_image(tokenizer: Tokenizer, name: str) -> None:
-    spec = TENSORRT_LLM_BLS.input(name)
-    black = np.zeros(
-        (1, *(3 if size == -1 else size for size in spec.dims)), dtype=np.dtype(spec.dtype.numpy)
-    )
-    with pytest.raises(Unsupported, match=f"input {name} is not supported"):
-        row(tokenizer, **{name: black.tolist()})
 
 
 @pytest.mark.parametrize(
@@ -197,14 +132,6 @@ def test_messages_take_the_place_of_text(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "given"), [({"messages": TURN, "text_input": "x"}, "both"), ({}, "neither")]
-)
-def test_a_prompt_is_either_text_or_messages(tokenizer: Tokenizer, extra: dict[str, Any], given: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"exactly one of text_input and messages; {given} came"):
-        rows(tokenizer, max_tokens=8, **extra)
-
-
-@pytest.mark.parametrize(
     ("values", "echo"),
     [
         ({"text_input": "one"}, True),
@@ -221,69 +148,6 @@ def test_a_text_prompt_is_echoed_by_default_and_a_conversation_only_when_asked_f
 ) -> None:
     (only,) = rows(tokenizer, max_tokens=8, **values)
     assert only.echo_prompt is echo
-
-
-@pytest.mark.parametrize("values", [{"stream": True}, {"num_return_sequences": 2}])
-def test_c17_many_responses_need_the_decoupled_profile(tokenizer: Tokenizer, values: dict[str, Any]) -> None:
-    with pytest.raises(Unsupported, match=f"{next(iter(values))}.* needs the decoupled profile"):
-        rows(tokenizer, decoupled=False, **{**PROMPT, **values})
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("max_tokens", [0, -1, 2**20 + 1, 2**31 - 1]),
-        ("temperature", [float("nan"), -1.0]),
-        ("top_p", [1.5, float("inf")]),
-        ("top_k", [-1]),
-        ("beam_width", [0]),
-        ("num_return_sequences", [0, 65]),
-        ("min_tokens", [9]),
-        ("end_id", [-2]),
-    ],
-)
-def test_c05_wrong_values_are_refused_by_the_callers_name_before_the_engine_hears_of_them(
-    tokenizer: Tokenizer, name: str, wrong: list[float]
-) -> None:
-    for value in wrong:
-        with pytest.raises(InvalidArgument, match=f"^{name} "):
-            row(tokenizer, **{name: value})
-
-
-def test_max_tokens_is_needed(tokenizer: Tokenizer) -> None:
-    with pytest.raises(InvalidArgument, match="max_tokens is missing"):
-        rows(tokenizer, text_input="one")
-
-
-@pytest.mark.parametrize("name", ["temperature", "seed", "top_k"])
-def test_c03_an_empty_value_is_refused_by_name(tokenizer: Tokenizer, name: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"{name} is empty; leave it out instead"):
-        row(tokenizer, **{name: ()})
-
-
-@pytest.mark.parametrize(
-    ("new", "old", "values"), [("min_tokens", "min_length", (1, 2)), ("seed", "random_seed", (3, 4))]
-)
-def test_two_spellings_that_disagree_are_refused(
-    tokenizer: Tokenizer, new: str, old: str, values: tuple[int, int]
-) -> None:
-    with pytest.raises(InvalidArgument, match=f"{new} and {old} are the same setting"):
-        row(tokenizer, **{new: values[0], old: values[1]})
-
-
-@pytest.mark.parametrize("name", ["text_input", "stop_words", "bad_words", "messages"])
-def test_c04_invalid_utf8_is_refused_by_name(tokenizer: Tokenizer, name: str) -> None:
-    values = {"max_tokens": 8, name: b"\xff"} if name == "messages" else {**PROMPT, name: b"\xff"}
-    with pytest.raises(InvalidArgument, match=f"{name} is not valid UTF-8"):
-        rows(tokenizer, **values)
-
-
-@pytest.mark.parametrize("words", [tuple("x" * 300), ("y" * 1025,)], ids=["too many", "too long"])
-def test_c15_stop_words_beyond_their_limits_are_refused_when_the_request_is_read(
-    tokenizer: Tokenizer, words: tuple[str, ...]
-) -> None:
-    with pytest.raises(InvalidArgument, match="stop string"):
-        row(tokenizer, stop_words=words)
 
 
 def test_each_prompt_of_a_batch_is_a_row_of_its_own(tokenizer: Tokenizer) -> None:
@@ -323,3 +187,24 @@ def test_outputs_are_those_requested_that_are_produced(
         assert expected is not None
         assert expected <= only.outputs
         assert "num_output_tokens" not in only.outputs
+
+
+@pytest.mark.parametrize(("engine_name", "text_name"), ensemble_map("tensorrt_llm").items())
+def test_what_the_ensemble_maps_to_the_engine_is_passed_on_or_refused_by_name(
+    tokenizer: Tokenizer, engine_name: str, text_name: str
+) -> None:
+    """The class of tensorrtllm_backend's issues 472 and 520: an input that is silently dropped."""
+    spec = TENSORRT_LLM_BLS.input(text_name)
+    if text_name in DECIDED_HERE:
+        return
+    if text_name in ACCEPTED:
+        sent = row(tokenizer, **{text_name: ACCEPTED[text_name]}).engine_inputs[engine_name]
+        expected = np.array([[ACCEPTED[text_name]]], dtype=np.dtype(spec.dtype.numpy))
+        assert np.array_equal(sent, expected)
+        assert sent.dtype == np.dtype(TENSORRT_LLM.input(engine_name).dtype.numpy)
+        return
+    text = spec.dtype.wire_name == "BYTES"
+    shape = (1, *(2 if size == -1 else size for size in spec.dims))
+    value = np.full(shape, "x" if text else 3, dtype=np.object_ if text else np.int64).tolist()
+    with pytest.raises(Unsupported, match=f"input {text_name} is not supported"):
+        row(tokenizer, **{text_name: value})
