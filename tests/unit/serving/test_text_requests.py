@@ -17,26 +17,20 @@ from tests.harness.tensors import inputs_of
 from tests.harness.tiny_model import END, OTHER_END
 from tests.unit.serving.text_rows import PROMPT, TURN, row, rows, written
 
+# What the ensemble's preprocessing makes of the text side, and what happens to it here.
 THROUGH_PREPROCESSING = {
     "QUERY": "input_ids", "MESSAGES": "input_ids", "REQUEST_OUTPUT_LEN": "request_output_len",
     "BAD_WORDS_DICT": "bad_words_list", "END_ID": "end_id", "PAD_ID": "pad_id",
 }  # fmt: skip
-
-
 REFUSED_IN_PREPROCESSING = {
     "DECODER_QUERY", "EMBEDDING_BIAS_WORDS", "EMBEDDING_BIAS_WEIGHTS", "PROMPT_TABLE_EXTRA_ID",
 }  # fmt: skip
-
-
 STOP_STRINGS = {"STOP_WORDS_DICT"}  # matched on the text, in this process
-
-
 DECIDED_HERE = {
     "stream", "exclude_input_in_output", "return_num_input_tokens", "return_num_output_tokens",
     "num_return_sequences",
 }  # fmt: skip
-
-
+# Values that the engine takes as they are; everything else the engine refuses by name.
 ACCEPTED: dict[str, Any] = {
     "top_k": 5, "top_p": 0.5, "temperature": 0.5, "length_penalty": 1.0, "repetition_penalty": 1.5,
     "min_tokens": 2, "min_length": 2, "presence_penalty": 0.5, "frequency_penalty": 0.5, "seed": 7,
