@@ -122,7 +122,8 @@ def test_every_error_of_the_tree_can_be_sent() -> None:
     while todo:
         kind = todo.pop()
         kinds.append(kind)
-        todo += kind.__subclasses__()
+        # The client's own kinds never cross the server.
+        todo += [sub for sub in kind.__subclasses__() if sub.__module__ == NaiadError.__module__]
     for kind in kinds:
         error = InternalError() if kind is InternalError else kind("m")
         assert error_response(error).has_error()
