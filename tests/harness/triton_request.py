@@ -74,6 +74,12 @@ def infer_request(
     return request
 
 
+def stop_request(request_id: str) -> service_pb2.ModelInferRequest:
+    """Build the engine's stop request for an id, with dummies for the required tensors."""
+    tensors = {"input_ids": ints(0), "input_lengths": ints(1), "request_output_len": ints(0), "stop": flag()}
+    return infer_request("tensorrt_llm", tensors, request_id=request_id)
+
+
 def _raw(array: Array) -> bytes:
     if array.dtype == np.object_:
         return b"".join(struct.pack("<I", len(item)) + item for item in array.reshape(-1))
