@@ -46,7 +46,7 @@ def test_d03_a_cancel_after_five_chunks_reaches_the_engine(
     call = stream.open(long_request())
     for _, _ in zip(range(5), call, strict=False):
         pass
-    assert synthetic.active() >= 1
+    wait_until(lambda: synthetic.active() >= 1, 2, "the engine runs it")
     call.cancel()
     wait_until(lambda: synthetic.active() == 0, 1, "the engine has nothing to do")
 
@@ -104,7 +104,7 @@ def test_d06_a_client_that_is_killed_counts_as_a_cancel(synthetic: LiveServer) -
     with client:
         assert client.stdout is not None
         assert client.stdout.readline() == "streaming\n"
-        assert synthetic.active() >= 1
+        wait_until(lambda: synthetic.active() >= 1, 2, "the engine runs it")
         client.kill()
     wait_until(lambda: synthetic.active() == 0, 2, "the engine has nothing to do")
 
