@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tritonclient.grpc import service_pb2
-
-from tests.harness.triton_request import Array, flag, infer_request, ints, text
+from tests.harness.triton_request import Array, flag, ints, text
 
 PROMPT_IDS = (11, 12, 13)
 TEXT_MODELS = ("tensorrt_llm_bls", "ensemble")
@@ -42,14 +40,3 @@ def inputs_for(model: str, tokens: int, *, streaming: bool = False) -> dict[str,
     if model == "tensorrt_llm":
         return token_inputs(tokens=tokens, streaming=flag(streaming))
     return text_inputs(tokens=tokens, stream=flag(streaming))
-
-
-def stop_request(request_id: str) -> service_pb2.ModelInferRequest:
-    """The contract's stop request: ends every live request of that id."""
-    inputs = {
-        "input_ids": ints(0),
-        "input_lengths": ints(1),
-        "request_output_len": ints(0),
-        "stop": flag(),
-    }
-    return infer_request("tensorrt_llm", inputs, request_id=request_id)
