@@ -12,7 +12,7 @@ from tests.harness.server import LiveServer, serving, wait_until
 from tests.harness.triton_request import TritonStream, flag, infer_request, ints, text
 
 MODELS = ("tensorrt_llm", "tensorrt_llm_bls")
-CONCURRENCY = 32
+CONCURRENCY = 8
 
 
 def run_requests(server: LiveServer, numbers: range) -> None:
@@ -35,13 +35,23 @@ def resident_mb(server: LiveServer) -> dict[str, float]:
 
 @pytest.mark.timeout(400)
 def test_two_thousand_requests_leave_no_memory_behind(tmp_path: Path) -> None:
-    """The KV cache is small (2,048 tokens, 94 MB) and full after 400 requests: what grows later is a leak."""
-    engine = {"engine": "openvino", "enable_chunked_context": True, "max_tokens_in_paged_kv_cache": 2048}
+    """Three things fill up once and are no leak: the KV cache, kernels for each shape of a step, and arenas.
+
+    So the cache is small (2,048 tokens, 94 MB) and steps have few shapes: with 256 tokens a step the engine's
+    process grows by some 100 MB over the first 3,000 requests, ever slower, in a bare loop as well.
+    """
+    engine = {
+        "engine": "openvino",
+        "enable_chunked_context": True,
+        "max_tokens_in_paged_kv_cache": 2048,
+        "max_num_tokens": 8,
+        "max_num_sequences": 4,
+    }
     repository = write_repository(tmp_path / "models", tensorrt_llm=engine)
     with serving(repository, tmp_path / "artifacts") as server:
-        run_requests(server, range(400))
+        run_requests(server, range(500))
         warm = resident_mb(server)
-        run_requests(server, range(400, 2000))
+        run_requests(server, range(500, 2000))
         end = resident_mb(server)
     for model in MODELS:
-        assert end[model] - warm[model] < 25, f"{model}: {warm[model]:.0f} MB grew to {end[model]:.0f} MB"
+        assert end[model] - warm[model] < 10, f"{model}: {warm[model]:.0f} MB grew to {end[model]:.0f} MB"
