@@ -31,8 +31,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """Holds few tokens; nobody but the tests asks it anything."""
     folder = tmp_path_factory.mktemp("small")
     repository = write_repository(folder / "models", tensorrt_llm={"max_tokens_in_paged_kv_cache": KV_TOKENS})
-    quiet = CanaryPolicy(period_s=3600)
-    with serving(repository, folder / "artifacts", canary=quiet) as server:
+    with serving(repository, folder / "artifacts", canary=CanaryPolicy(period_s=3600)) as server:
         yield server
 
 
