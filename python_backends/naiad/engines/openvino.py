@@ -8,8 +8,7 @@ dimensions are taken without an error, and a failed `step()` leaves the pipeline
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,10 @@ from naiad.contract.errors import Unsupported
 from naiad.contract.generation import FinishReason, GenerationRequest, SamplingParams
 from naiad.engines.base import EngineLimits, EngineStats
 from naiad.engines.forbidden_text import forbid
+from naiad.engines.openvino_settings import OpenVinoSettings
 from naiad.engines.stepper import Stepper, StepResult
 
-__all__ = ["OpenVinoSettings", "OpenVinoStepper"]
+__all__ = ["OpenVinoStepper"]
 
 BLOCK_TOKENS = 32  # block size of OpenVINO's paged attention on CPUs
 
@@ -30,29 +30,6 @@ _FINISH = {
     genai.GenerationFinishReason.STOP: FinishReason.STOP,
     genai.GenerationFinishReason.LENGTH: FinishReason.LENGTH,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class OpenVinoSettings:
-    """How the pipeline is built.
-
-    Attributes:
-        directory: prepared model directory with the OpenVINO model and tokenizer.
-        kv_tokens: tokens the KV cache holds.
-        kv_precision: f32, f16 or u8; with f32 alone a request's tokens do not depend on its batch neighbours.
-        max_sequences: most sequences in one step.
-        max_num_tokens: most tokens in one step; a larger prompt is prefilled in chunks.
-        prefix_caching: reuse KV blocks of equal prefixes.
-        chunked_prefill: split prompts over steps so that running streams go on.
-    """
-
-    directory: Path
-    kv_tokens: int
-    kv_precision: str = "f32"
-    max_sequences: int = 256
-    max_num_tokens: int = 256
-    prefix_caching: bool = True
-    chunked_prefill: bool = True
 
 
 class OpenVinoStepper(Stepper):
@@ -90,9 +67,8 @@ class OpenVinoStepper(Stepper):
         return self._settings.max_sequences
 
     def check(self, request: GenerationRequest) -> None:
-        """Every sampling value that `SamplingParams` can state is supported."""
-        if len(request.sampling.bad_sequences) > 64:
-            raise Unsupported("bad_words_list holds more than 64 words, the most this engine takes")
+        """See `OpenVinoSettings.check`."""
+        self._settings.check(request)
 
     def add(self, key: int, request: GenerationRequest) -> None:
         """Queue the sequence in the pipeline; prefixes are matched here."""

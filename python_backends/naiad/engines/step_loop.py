@@ -89,6 +89,7 @@ class StepLoop(Engine):
                 raise Overloaded(f"{len(self._waiting)} requests are waiting for the engine; retry later")
             self._waiting.append(live)
             self._changed.notify()
+        self._stepper.wake()
 
     def stop(self, request_id: str) -> None:
         """Cancel every live request of that id."""
@@ -98,6 +99,7 @@ class StepLoop(Engine):
                     live.stopped = True
             self._next_poll_s = 0.0
             self._changed.notify()
+        self._stepper.wake()
 
     def stats(self) -> EngineStats:
         """Return the counts of the last step, with the queue as it is now."""
@@ -110,6 +112,7 @@ class StepLoop(Engine):
         with self._changed:
             self._closing = True
             self._changed.notify()
+        self._stepper.wake()
         self._thread.join(timeout=30)
 
     # Everything below runs on the engine's thread.
@@ -133,6 +136,7 @@ class StepLoop(Engine):
             if self._next_poll_s <= self._clock():
                 self._snapshot()
         self._end_all(EngineUnavailable("the engine is shutting down"))
+        self._stepper.close()
 
     def _wait_for_work(self) -> bool:
         with self._changed:
@@ -170,6 +174,9 @@ class StepLoop(Engine):
     def _deliver(self, result: StepResult) -> None:
         live = self._live.get(result.key)
         if live is None:
+            return
+        if result.error is not None:
+            self._fail(result.key, result.error)
             return
         taken, reason = self._cut(live, result)
         if not taken and reason is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
+from naiad.contract.errors import NaiadError
 from naiad.contract.generation import FinishReason, GenerationRequest
 from naiad.engines.base import EngineLimits, EngineStats
 
@@ -13,12 +14,13 @@ __all__ = ["StepResult", "Stepper"]
 
 @dataclass(slots=True)
 class StepResult:
-    """New tokens of one sequence after a step; `key` is the one it was added under."""
+    """New tokens of one sequence after a step, or why it could not be taken in; `key` is as in `add`."""
 
     key: int
     ids: list[int]
     log_probs: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
+    error: NaiadError | None = None
 
 
 class Stepper(ABC):
@@ -52,6 +54,12 @@ class Stepper(ABC):
     @abstractmethod
     def abort(self, key: int) -> None:
         """Forget a sequence; nothing of it is reported any more. Unknown keys have no effect."""
+
+    def wake(self) -> None:  # noqa: B027 - most steps do not wait
+        """Let a `step` that waits for results end early, with none; the one method any thread may call."""
+
+    def close(self) -> None:  # noqa: B027 - most are freed with the object
+        """Free the model; nothing is called after it."""
 
     @abstractmethod
     def rebuild(self) -> None:

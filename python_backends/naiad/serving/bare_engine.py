@@ -47,7 +47,7 @@ def run(stepper: Stepper, prompts: Sequence[Sequence[int]], tokens: int) -> dict
 def main() -> None:
     """Answer requests until stdin ends."""
     repository = "model_repository/tensorrt_llm"
-    stepper = make_stepper(Parameters.of(TENSORRT_LLM, _PROFILE), repository)
+    stepper = make_stepper(Parameters.of(TENSORRT_LLM, _PROFILE), repository, in_process=True)
     tokenizer = Tokenizer.load(resolve_model_directory(DEFAULT_MODEL_DIRECTORY, repository))
     sys.stdout.write("ready\n")
     sys.stdout.flush()

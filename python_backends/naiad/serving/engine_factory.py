@@ -22,8 +22,11 @@ _GPU_ONLY = {
 }  # fmt: skip
 
 
-def make_stepper(parameters: Parameters, model_folder: str) -> Stepper:
-    """Load what the parameters name, to be stepped by the caller; see `make_engine`."""
+def make_stepper(parameters: Parameters, model_folder: str, *, in_process: bool = False) -> Stepper:
+    """Load what the parameters name, to be stepped by the caller; see `make_engine`.
+
+    `in_process` runs OpenVINO in this process instead of one of its own.
+    """
     for name in sorted(_GPU_ONLY):
         if parameters.text(name):
             raise InvalidArgument(
@@ -41,8 +44,9 @@ def make_stepper(parameters: Parameters, model_folder: str) -> Stepper:
         kv_capacity_tokens=kv_tokens,
         end_ids=frozenset(directory.eos_ids),
     )
-    build = _openvino if engine == "openvino" else _synthetic
-    return build(parameters, directory.path, limits)
+    if engine == "openvino":
+        return _openvino(parameters, directory.path, limits, in_process)
+    return _synthetic(parameters, directory.path, limits)
 
 
 def make_engine(parameters: Parameters, model_folder: str, observer: EngineObserver) -> Engine:
@@ -64,8 +68,8 @@ def make_engine(parameters: Parameters, model_folder: str, observer: EngineObser
     )
 
 
-def _openvino(parameters: Parameters, directory: Path, limits: EngineLimits) -> Stepper:
-    from naiad.engines.openvino import OpenVinoSettings, OpenVinoStepper
+def _openvino(parameters: Parameters, directory: Path, limits: EngineLimits, in_process: bool) -> Stepper:
+    from naiad.engines.openvino_settings import OpenVinoSettings
 
     settings = OpenVinoSettings(
         directory=directory,
@@ -76,7 +80,13 @@ def _openvino(parameters: Parameters, directory: Path, limits: EngineLimits) -> 
         prefix_caching=parameters.flag("enable_kv_cache_reuse"),
         chunked_prefill=parameters.flag("enable_chunked_context"),
     )
-    return OpenVinoStepper(settings, limits)
+    if in_process:
+        from naiad.engines.openvino import OpenVinoStepper
+
+        return OpenVinoStepper(settings, limits)
+    from naiad.engines.worker import WorkerStepper
+
+    return WorkerStepper(settings, limits)
 
 
 def _synthetic(parameters: Parameters, directory: Path, limits: EngineLimits) -> Stepper:

@@ -11,7 +11,7 @@ from naiad.telemetry.families import FAILURES, INPUT_TOKENS, ITL, OUTPUT_TOKENS,
 __all__ = ["Recorder"]
 
 # Every observation is one message to Triton's process, so per-token ones are thinned above this many a push.
-MAX_INTERVALS = 256
+MAX_INTERVALS = 32
 
 
 class Recorder:

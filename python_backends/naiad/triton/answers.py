@@ -60,8 +60,11 @@ class Answer:
         return self._started
 
     def is_cancelled(self) -> bool:
-        """Whether the caller has gone away (asks the server)."""
-        return self._stream.is_cancelled()
+        """Whether the caller has gone away (asks the server).
+
+        Never for a call from a BLS model, which cannot be cancelled in Triton 2.51: it sends a stop request.
+        """
+        return not self._errors_in_band and self._stream.is_cancelled()
 
     def send(self, row: int, tensors: Mapping[str, Array], *, last: bool) -> None:
         """Send a response of a row; `last` ends the row."""

@@ -142,17 +142,13 @@ class TextHost:
         responses = self._engine.generate(
             tensors, _engine_outputs(row), call.engine_id, round(remaining_s * 1e6)
         )
-        last_s: float | None = None
+        streamed = False
         for response in responses:
             call.heard()
             for outgoing in text.feed(response):
-                if row.streaming:
-                    now = time.monotonic()
-                    if last_s is None:
-                        self._recorder.first_token(now - arrival_s)
-                    else:
-                        self._recorder.next_tokens(now - last_s, 1)
-                    last_s = now
+                if row.streaming and not streamed:
+                    self._recorder.first_token(time.monotonic() - arrival_s)
+                    streamed = True
                 call.answer.send(row.batch_index or 0, outgoing, last=text.done)
             if text.done:
                 break

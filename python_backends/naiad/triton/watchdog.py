@@ -15,6 +15,7 @@ from naiad.triton.answers import Answer
 __all__ = ["LiveCall", "SilenceLimits", "Watchdog"]
 
 _log = logging.getLogger(__name__)
+LOOKS_PER_S = 200  # each asks Triton's process for a cancel, which takes time from the token path
 DEADLINE_GRACE_S = 0.25  # the engine ends an overdue request itself; this is for one that cannot
 
 
@@ -53,7 +54,7 @@ class LiveCall:
 
 
 class Watchdog:
-    """Looks at every live call each period; `stop` sends the engine's stop request for an id."""
+    """Looks at every live call each period, less often when there are many; `stop` stops an id."""
 
     def __init__(self, limits: SilenceLimits, period_s: float, stop: Callable[[str], None]) -> None:
         self._limits = limits
@@ -97,9 +98,11 @@ class Watchdog:
             _log.exception("stop request for %s failed", engine_id)
 
     def _run(self) -> None:
-        while not self._closing.wait(self._period_s):
+        pause_s = self._period_s
+        while not self._closing.wait(pause_s):
             with self._lock:
                 calls = list(self._calls.values())
+            pause_s = max(self._period_s, len(calls) / LOOKS_PER_S)
             for call in calls:
                 try:
                     self._look_at(call)

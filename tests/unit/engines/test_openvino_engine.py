@@ -13,7 +13,8 @@ from naiad.contract.errors import EngineUnavailable, PromptTooLong, Unsupported
 from naiad.contract.generation import FinishReason, GenerationRequest, SamplingParams
 from naiad.engines import EngineLimits, EngineStats, StepLoop
 from naiad.engines import openvino as openvino_engine
-from naiad.engines.openvino import BLOCK_TOKENS, OpenVinoSettings, OpenVinoStepper
+from naiad.engines.openvino import BLOCK_TOKENS, OpenVinoStepper
+from naiad.engines.openvino_settings import OpenVinoSettings
 from naiad.settings.model_directory import DEFAULT_MODEL_DIRECTORY, ModelDirectory, resolve_model_directory
 from naiad.tokenization import Tokenizer
 from tests.harness.recording_sink import RecordingSink

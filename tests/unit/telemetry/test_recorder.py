@@ -75,7 +75,7 @@ def test_thinning_keeps_the_distribution():
     for kept, all_values in zip(
         statistics.quantiles(thinned, n=20), statistics.quantiles(values, n=20), strict=True
     ):
-        assert kept == pytest.approx(all_values, abs=0.01)
+        assert kept == pytest.approx(all_values, abs=1 / MAX_INTERVALS)
 
 
 @pytest.mark.parametrize("period", [2, 3, 4, 8])

@@ -76,15 +76,14 @@ def test_observations_and_failures_are_pushed_when_closing_at_the_latest(triton:
     assert triton.metric("naiad_request_failures", reason="INTERNAL").number == 1
 
 
-def test_the_text_model_pushes_its_own_three_families(triton: FakeServer) -> None:
+def test_the_text_model_pushes_its_own_two_families(triton: FakeServer) -> None:
     recorder = Recorder()
     pusher = MetricPusher(CONFIG, TEXT_FAMILIES, recorder, NEVER_S)
     recorder.first_token(0.25)
-    recorder.next_tokens(0.5, 1)
     recorder.failed("CANCELLED")
     pusher.close()
     assert set(triton.families) == {family.name for family in TEXT_FAMILIES}
-    assert triton.metric("naiad_inter_token_latency_seconds").observations == [0.5]
+    assert triton.metric("naiad_time_to_first_token_seconds").observations == [0.25]
     assert triton.metric("naiad_request_failures", reason="CANCELLED").number == 1
 
 
