@@ -6,17 +6,17 @@ meets both. Every answer has exactly the tokens asked for.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from naiad_client import Client, GenerationRequest, Timeouts
+from naiad_client import AsyncClient, Client, Completion, GenerationRequest, Timeouts
 from naiad_perf.errors import PerfError
 
 __all__ = ["BatchingResult", "Sample", "bare_engine", "measure", "served_engine", "summary", "table"]
@@ -62,12 +62,8 @@ def served_engine(ports: tuple[int, int, int], profile: str | None = None) -> It
             _until_healthy(client, server)
 
             def run(prompts: Sequence[str], tokens: int) -> Sample:
-                with ThreadPoolExecutor(len(prompts)) as threads:
-                    started_s = time.monotonic()
-                    answers = list(
-                        threads.map(lambda prompt: client.generate(_request(prompt, tokens)), prompts)
-                    )
-                    seconds = time.monotonic() - started_s
+                requests = [_request(prompt, tokens) for prompt in prompts]
+                answers, seconds = asyncio.run(_burst(f"127.0.0.1:{grpc}", requests))
                 total = sum(answer.usage.num_output_tokens or 0 for answer in answers)
                 ttfts = [answer.timings.ttft_s for answer in answers if answer.timings.ttft_s is not None]
                 return Sample(total / seconds, statistics.median(ttfts))
@@ -87,6 +83,14 @@ def _until_healthy(client: Client, server: subprocess.Popen[bytes]) -> None:
         if server.poll() is not None or time.monotonic() > deadline_s:
             raise PerfError("the server did not become ready; `naiad serve` says why")
         time.sleep(0.2)
+
+
+async def _burst(url: str, requests: Sequence[GenerationRequest]) -> tuple[list[Completion], float]:
+    """Send all requests at once; return the answers and the seconds until the last one's end."""
+    async with AsyncClient(url, timeouts=_PATIENT) as client:
+        started_s = time.monotonic()
+        answers = await asyncio.gather(*(client.generate(request) for request in requests))
+        return answers, time.monotonic() - started_s
 
 
 def _request(prompt: str, tokens: int) -> GenerationRequest:

@@ -91,7 +91,7 @@ class ServeConfig:
     settle_s: float = 0.5
     fault_drain_s: float = 3.0
     restart: RestartPolicy = field(default_factory=RestartPolicy)
-    poll_s: float = 0.1
+    poll_s: float = 0.25
     shm_default_bytes: int = 1 << 20
     stub_timeout_s: int = 300
     verbose: bool = False

@@ -15,7 +15,7 @@ from naiad.triton.answers import Answer
 __all__ = ["LiveCall", "SilenceLimits", "Watchdog"]
 
 _log = logging.getLogger(__name__)
-LOOKS_PER_S = 200  # each asks Triton's process for a cancel, which takes time from the token path
+LOOKS_PER_S = 100  # each asks Triton's process for a cancel, which takes time from the token path
 DEADLINE_GRACE_S = 0.25  # the engine ends an overdue request itself; this is for one that cannot
 
 
