@@ -197,6 +197,13 @@ _PARAMETERS = (
         "kv_cache_precision", "f32", "f32, f16 or u8; only f32 is unaffected by batch neighbours", True
     ),
     ParameterSpec(
+        "max_responses_per_s",
+        "0",
+        "streamed responses a second over all requests; beyond it tokens travel together, never the first; "
+        "0 sends every token alone",
+        True,
+    ),
+    ParameterSpec(
         "synthetic_prefill_tokens_per_s", "20000", "synthetic engine: prefill speed; 0 is instant", True
     ),
     ParameterSpec("synthetic_step_ms", "0", "synthetic engine: time of a decode step", True),

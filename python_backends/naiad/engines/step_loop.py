@@ -8,11 +8,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from naiad.contract.errors import DeadlineExceeded, EngineUnavailable, InternalError, NaiadError, Overloaded
-from naiad.contract.generation import FinishReason, GenerationRequest, RequestTimes, TokenChunk
+from naiad.contract.generation import FinishReason, GenerationRequest, TokenChunk
 from naiad.engines.base import Engine, EngineLimits, EngineStats, Sink
+from naiad.engines.live_request import LiveRequest
 from naiad.engines.observer import EngineObserver, NullObserver
 from naiad.engines.stepper import Stepper, StepResult
 
@@ -21,27 +22,19 @@ __all__ = ["StepLoop"]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Live:
-    """One accepted request and where it stands."""
-
-    request: GenerationRequest
-    sink: Sink
-    submitted_s: float
-    ids: list[int] = field(default_factory=list)
-    scheduled_s: float | None = None
-    first_token_s: float | None = None
-    delivered_s: float | None = None
-    stopped: bool = False
-
-    def times(self) -> RequestTimes:
-        """Stations passed so far; a request that was never scheduled counts as scheduled on arrival."""
-        scheduled_s = self.submitted_s if self.scheduled_s is None else self.scheduled_s
-        return RequestTimes(self.submitted_s, scheduled_s, self.first_token_s, self.delivered_s)
-
-
 class StepLoop(Engine):
-    """Drives a stepper from one thread; see `Engine` for what callers may rely on."""
+    """Drives a stepper from one thread; see `Engine` for what callers may rely on.
+
+    Args:
+        stepper: the engine proper.
+        max_waiting: requests beyond those in the batch; more are refused.
+        poll_period_s: how often callers are asked whether they are still there.
+        max_chunks_per_s: chunks handed to sinks, over all requests. n requests in flight share it evenly: the
+            tokens of one are held until n / max_chunks_per_s seconds after its last chunk, and go with the
+            first step that ends after that. First and last chunks are never held. 0: one a step.
+        observer: told what the engine does, at the time it does it.
+        clock: monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -49,6 +42,7 @@ class StepLoop(Engine):
         *,
         max_waiting: int,
         poll_period_s: float = 0.1,
+        max_chunks_per_s: float = 0.0,
         observer: EngineObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -56,11 +50,12 @@ class StepLoop(Engine):
         self._limits = stepper.limits
         self._max_waiting = max_waiting
         self._poll_period_s = poll_period_s
+        self._seconds_per_chunk = 1 / max_chunks_per_s if max_chunks_per_s else 0.0
         self._observer = observer or NullObserver()
         self._clock = clock
         self._changed = threading.Condition()
-        self._waiting: deque[_Live] = deque()
-        self._live: dict[int, _Live] = {}
+        self._waiting: deque[LiveRequest] = deque()
+        self._live: dict[int, LiveRequest] = {}
         self._keys = itertools.count(1)
         self._closing = False
         self._failure: NaiadError | None = None
@@ -78,7 +73,7 @@ class StepLoop(Engine):
         """Accept a request; see `Engine.submit` for the errors."""
         self._limits.check(request)
         self._stepper.check(request)
-        live = _Live(request, sink, self._clock())
+        live = LiveRequest(request, sink, self._clock())
         with self._changed:
             if self._closing:
                 raise EngineUnavailable("the engine is shutting down")
@@ -133,6 +128,7 @@ class StepLoop(Engine):
                 continue
             for result in results:
                 self._deliver(result)
+            self._emit_due()
             if self._next_poll_s <= self._clock():
                 self._snapshot()
         self._end_all(EngineUnavailable("the engine is shutting down"))
@@ -178,7 +174,7 @@ class StepLoop(Engine):
         if result.error is not None:
             self._fail(result.key, result.error)
             return
-        taken, reason = self._cut(live, result)
+        taken, reason = live.cut(result)
         if not taken and reason is None:
             return
         ids = [result.ids[position] for position in taken]
@@ -194,24 +190,18 @@ class StepLoop(Engine):
         if reason is not None:
             self._forget(result.key, abort=result.finish_reason is None)
             self._observer.finished(len(live.request.prompt_ids), len(live.ids), reason)
-        self._emit(live, TokenChunk(ids, log_probs, reason, live.times() if reason else None), key=result.key)
+        live.hold(TokenChunk(ids, log_probs, reason, live.times() if reason else None))
+        if reason is not None:
+            self._emit_held(live)
 
-    def _cut(self, live: _Live, result: StepResult) -> tuple[list[int], FinishReason | None]:
-        """Apply end ids, stop sequences and the length; return what positions to deliver and why it ends."""
-        sampling = live.request.sampling
-        taken: list[int] = []
-        for position, token in enumerate(result.ids):
-            if token in sampling.end_ids:
-                if len(live.ids) >= sampling.min_tokens:
-                    return taken, FinishReason.STOP
-                continue  # too early to end, and never part of the answer
-            taken.append(position)
-            live.ids.append(token)
-            if len(live.ids) >= sampling.min_tokens and _ends_with_any(live.ids, sampling.stop_sequences):
-                return taken, FinishReason.STOP
-            if len(live.ids) >= sampling.max_tokens:
-                return taken, FinishReason.LENGTH
-        return taken, result.finish_reason
+    def _emit_due(self) -> None:
+        """Emit what was held long enough, of this step or an earlier one."""
+        now = self._clock()
+        period_s = self._seconds_per_chunk * len(self._live)
+        for key, live in list(self._live.items()):
+            if live.held is not None and (live.sent_s is None or now - live.sent_s >= period_s):
+                live.sent_s = now
+                self._emit_held(live, key=key)
 
     def _end_unwanted(self, now: float) -> None:
         """Cancel what callers gave up on, and what ran out of time, waiting or running."""
@@ -227,7 +217,7 @@ class StepLoop(Engine):
                 self._forget(key, abort=True)
                 self._end(live, now)
 
-    def _unwanted(self, live: _Live, now: float) -> bool:
+    def _unwanted(self, live: LiveRequest, now: float) -> bool:
         deadline = live.request.deadline_s
         if deadline is not None and now >= deadline:
             return True
@@ -239,13 +229,15 @@ class StepLoop(Engine):
                 live.stopped = True
         return live.stopped
 
-    def _end(self, live: _Live, now: float) -> None:
+    def _end(self, live: LiveRequest, now: float) -> None:
         prompt_tokens, tokens = len(live.request.prompt_ids), len(live.ids)
         if live.stopped:
             self._observer.finished(prompt_tokens, tokens, FinishReason.CANCELLED)
-            self._emit(live, TokenChunk([], finish_reason=FinishReason.CANCELLED, times=live.times()))
+            live.hold(TokenChunk([], finish_reason=FinishReason.CANCELLED, times=live.times()))
+            self._emit_held(live)
         else:
             self._observer.finished(prompt_tokens, tokens, FinishReason.TIMEOUT)
+            self._emit_held(live)
             _tell_end(live.sink, DeadlineExceeded("the request's deadline passed", partial=tokens > 0))
 
     def _recover(self) -> None:
@@ -273,6 +265,7 @@ class StepLoop(Engine):
     def _fail(self, key: int, error: NaiadError, *, abort: bool = False) -> None:
         live = self._live[key]
         self._forget(key, abort=abort)
+        self._emit_held(live)
         _tell_end(live.sink, error)
 
     def _forget(self, key: int, *, abort: bool) -> None:
@@ -284,8 +277,11 @@ class StepLoop(Engine):
             except Exception:  # noqa: BLE001 - whether the engine survived shows in its next step
                 _log.exception("the engine could not abort a sequence")
 
-    def _emit(self, live: _Live, chunk: TokenChunk, *, key: int | None = None) -> None:
-        """Hand a chunk over; a sink that cannot take it ends its own request and no other."""
+    def _emit_held(self, live: LiveRequest, *, key: int | None = None) -> None:
+        """Hand over what is held; a sink that cannot take it ends its own request and no other."""
+        chunk, live.held = live.held, None
+        if chunk is None:
+            return
         try:
             live.sink.emit(chunk)
         except Exception:  # noqa: BLE001 - as above
@@ -301,7 +297,3 @@ def _tell_end(sink: Sink, error: NaiadError) -> None:
         sink.fail(error)
     except Exception:  # noqa: BLE001 - as above
         _log.exception("a request's error could not be delivered")
-
-
-def _ends_with_any(ids: list[int], sequences: tuple[tuple[int, ...], ...]) -> bool:
-    return any(tuple(ids[-len(sequence) :]) == sequence for sequence in sequences)

@@ -64,6 +64,7 @@ def make_engine(parameters: Parameters, model_folder: str, observer: EngineObser
         make_stepper(parameters, model_folder),
         max_waiting=parameters.integer("max_waiting_requests", minimum=1),
         poll_period_s=parameters.milliseconds("cancellation_check_period_ms"),
+        max_chunks_per_s=parameters.number("max_responses_per_s"),
         observer=observer,
     )
 

@@ -86,11 +86,22 @@ def make_bench() -> Iterator[BenchMaker]:
     """Make benches; each is closed and checked after the test."""
     made: list[Bench] = []
 
-    def make(*, max_waiting: int = 8, poll_period_s: float = 0.0, **stepper_options: Any) -> Bench:
+    def make(
+        *,
+        max_waiting: int = 8,
+        poll_period_s: float = 0.0,
+        max_chunks_per_s: float = 0.0,
+        **stepper_options: Any,
+    ) -> Bench:
         clock, observer = ManualClock(), RecordingObserver()
         stepper = ManualStepper(stepper_options.pop("limits", LIMITS), **stepper_options)
         loop = StepLoop(
-            stepper, max_waiting=max_waiting, poll_period_s=poll_period_s, observer=observer, clock=clock
+            stepper,
+            max_waiting=max_waiting,
+            poll_period_s=poll_period_s,
+            max_chunks_per_s=max_chunks_per_s,
+            observer=observer,
+            clock=clock,
         )
         made.append(Bench(stepper, loop, clock, observer))
         return made[-1]

@@ -127,7 +127,8 @@ def test_a_stop_sequence_ends_the_answer_and_is_its_last_part(engine):
 
 
 def test_bad_words_never_appear(engine):
-    sink = engine.submit(CAPITAL, 10, bad_sequences=(engine.encode("Paris"), engine.encode(" south")))
+    bad = (engine.encode("Paris"), engine.encode(" south"))
+    sink = engine.submit(CAPITAL, 10, bad_sequences=bad, end_ids=frozenset())
     assert sink.reason(DEADLINE_S) is LENGTH
     assert "Paris" not in engine.text(sink.ids)
     assert " south" not in engine.text(sink.ids)
