@@ -1,7 +1,8 @@
 """`naiad.contract` against NVIDIA's TensorRT-LLM 1.2.1 model repository, tensor by tensor.
 
 `trtllm_schema.json` is that repository's schema. Whatever Naiad adds must be marked an extension; the one
-deliberate difference is that the prompt is optional, because chat messages may take its place.
+deliberate difference is what is optional: the prompt, because chat messages may take its place, and the
+ensemble's max_tokens, because Triton 2.51 ends an ensemble that lacks a required input without any response.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from naiad.contract import MODELS, ModelSpec, TensorSpec
 
 SCHEMA = json.loads((Path(__file__).parent / "trtllm_schema.json").read_text(encoding="utf-8"))
 UPSTREAM_NAMES = {"tensorrt_llm": "triton_tensorrt_llm"}
-OPTIONAL_HERE = {("preprocessing", "QUERY"), ("ensemble", "text_input"), ("tensorrt_llm_bls", "text_input")}
+OPTIONAL_HERE = {
+    ("preprocessing", "QUERY"), ("ensemble", "text_input"), ("tensorrt_llm_bls", "text_input"),
+    ("preprocessing", "REQUEST_OUTPUT_LEN"), ("ensemble", "max_tokens"),
+}  # fmt: skip
 # What upstream's template gives where one variable chooses the dtype.
 USUAL_DTYPES = {
     "${encoder_input_features_data_type}": "TYPE_FP16",

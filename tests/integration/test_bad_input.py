@@ -67,15 +67,11 @@ class TestRefusals:
         assert name in error or (model == "ensemble" and ENSEMBLE_NAMES[name] in error)
         assert says in error
 
-    def test_max_tokens_left_out(self, stream: TritonStream) -> None:
-        error = refusal(stream, "tensorrt_llm_bls", text_inputs(max_tokens=None))
-        assert "max_tokens is missing" in error
-
-    @pytest.mark.xfail(
-        strict=True, reason="the ensemble declares max_tokens required, which Triton 2.51 skips"
-    )
-    def test_max_tokens_left_out_of_the_ensemble(self, stream: TritonStream) -> None:
-        refusal(stream, "ensemble", text_inputs(max_tokens=None))
+    @pytest.mark.parametrize("model", TEXT_MODELS)
+    def test_max_tokens_left_out(self, stream: TritonStream, model: str) -> None:
+        error = refusal(stream, model, text_inputs(max_tokens=None))
+        assert "max_tokens" in error
+        assert "is missing" in error
 
     def test_more_stop_words_than_can_be_watched(self, stream: TritonStream) -> None:
         words = text(*(f"w{number}" for number in range(257)))

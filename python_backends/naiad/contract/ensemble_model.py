@@ -14,7 +14,8 @@ _ENSEMBLE_INPUTS = (
     TensorSpec("text_input", TEXT, (1,), optional=True),
     TensorSpec("messages", TEXT, (1,), optional=True, extension=True),
     TensorSpec("decoder_text_input", TEXT, (1,), optional=True),
-    TensorSpec("max_tokens", I32, (1,)),
+    # Required upstream; but Triton 2.51 ends an ensemble that lacks an input without any response.
+    TensorSpec("max_tokens", I32, (1,), optional=True),
     TensorSpec("num_return_sequences", I32, (1,), optional=True),
     TensorSpec("bad_words", TEXT, (-1,), optional=True),
     TensorSpec("stop_words", TEXT, (-1,), optional=True),

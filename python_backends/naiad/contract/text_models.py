@@ -18,7 +18,8 @@ _PREPROCESSING_INPUTS = (
     TensorSpec("IMAGE_URL", TEXT, (1,), optional=True),
     TensorSpec("IMAGES", TEXT, (-1,), optional=True),
     TensorSpec("VIDEO_BYTES", U8, (-1, -1, -1, -1), optional=True),
-    TensorSpec("REQUEST_OUTPUT_LEN", I32, (1,)),
+    # Required upstream; optional here so that the model is reached and can say that it is missing.
+    TensorSpec("REQUEST_OUTPUT_LEN", I32, (1,), optional=True),
     TensorSpec("BAD_WORDS_DICT", TEXT, (-1,), optional=True),
     TensorSpec("STOP_WORDS_DICT", TEXT, (-1,), optional=True),
     TensorSpec("EMBEDDING_BIAS_WORDS", TEXT, (-1,), optional=True),

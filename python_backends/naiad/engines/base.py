@@ -64,10 +64,11 @@ class EngineLimits:
         wanted = request.sampling.max_tokens
         for limit, what in ((self.max_seq_len, "context"), (self.kv_capacity_tokens, "KV cache")):
             if len(prompt) + wanted > limit:
+                room = limit - len(prompt)
+                fewer = f" or ask for at most {room} output tokens" if room > 0 else ""
                 raise PromptTooLong(
                     f"prompt of {len(prompt)} tokens plus {wanted} output tokens exceeds the {what} of "
-                    f"{limit} tokens; shorten the prompt or ask for at most "
-                    f"{max(limit - len(prompt), 0)} output tokens"
+                    f"{limit} tokens; shorten the prompt{fewer}"
                 )
 
 

@@ -31,7 +31,7 @@ def preprocess(inputs: TensorInputs, tokenizer: Tokenizer, *, add_special_tokens
         if inputs.given(name):
             raise Unsupported(f"input {name} is not supported: no vision model is configured")
     if not inputs.given("REQUEST_OUTPUT_LEN"):
-        raise InvalidArgument("REQUEST_OUTPUT_LEN is missing")
+        raise InvalidArgument("REQUEST_OUTPUT_LEN (of the ensemble: max_tokens) is missing")
     rows = range(inputs.batch_size)
     end_ids = [
         _or(inputs.integer("END_ID", row, minimum=-1, maximum=2**31 - 1), tokenizer.eos_ids[0])
