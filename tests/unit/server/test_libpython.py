@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from naiad.server.errors import InstallError
-from naiad.server.libpython import find_libpython, search_folders, stub_library
+from naiad.server.libpython import find_libpython, own_name, search_folders, stub_library
 
 
 @pytest.fixture
@@ -73,3 +73,30 @@ def test_a_file_that_names_no_library_is_no_stub(tmp_path: Path) -> None:
     (tmp_path / "stub").write_bytes(b"\x7fELF\0libc.so.6\0")
     with pytest.raises(InstallError, match="does not look like"):
         stub_library(tmp_path / "stub")
+
+
+def test_of_several_names_in_a_stub_the_last_is_the_one_it_loads(tmp_path: Path) -> None:
+    """A wheel repair appends the new name of a bundled library and leaves the old one as dead text."""
+    stub = tmp_path / "stub"
+    stub.write_bytes(b"\x7fELF\0libpython3.13.so.1.0\0libc.so.6\0libpython3-419a3a08.13.so.1.0\0rest")
+    assert stub_library(stub) == "libpython3-419a3a08.13.so.1.0"
+    stub.write_bytes(b"\x7fELF\0libpython3-419a3a08.13.so.1.0\0libc.so.6\0libpython3.11.so.1.0\0rest")
+    assert stub_library(stub) == "libpython3.11.so.1.0"
+
+
+@pytest.mark.parametrize("text", [b"libpython3.so", b"libpython3.11.so\0", b"libpython2.7.so.1.0"])
+def test_other_names_of_python_libraries_are_not_what_a_stub_loads(tmp_path: Path, text: bytes) -> None:
+    stub = tmp_path / "stub"
+    stub.write_bytes(b"\x7fELF\0libpython3.12.so.1.0\0" + text + b"\0rest")
+    assert stub_library(stub) == "libpython3.12.so.1.0"
+
+
+@pytest.mark.parametrize(
+    ("library", "own"),
+    [
+        ("libpython3-419a3a08.13.so.1.0", "libpython3.13.so.1.0"),
+        ("libpython3.11.so.1.0", "libpython3.11.so.1.0"),
+    ],
+)
+def test_a_bundled_librarys_hash_is_no_part_of_the_interpreters_own_name(library: str, own: str) -> None:
+    assert own_name(library) == own

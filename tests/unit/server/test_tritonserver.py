@@ -13,6 +13,7 @@ import pytest
 
 from naiad.server import tritonserver, wheel
 from naiad.server.errors import InstallError
+from naiad.server.libpython import find_libpython
 from naiad.server.shared_memory import STUB_NAME
 from naiad.server.tritonserver import install, installed_folder, locate, locate_or_install
 
@@ -153,6 +154,32 @@ def test_a_stub_of_another_python_is_refused_with_the_python_to_take(
         InstallError, match=rf"built for Python 3\.7; this is Python {MINOR}(.|\n)*with Python 3\.7"
     ):
         install(tmp_path / "artifacts")
+
+
+def test_a_stub_with_a_bundled_library_loads_the_running_pythons_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled = f"libpython3-419a3a08.{sys.version_info.minor}.so.1.0"
+    source = write_wheel(tmp_path, minor=f"3-419a3a08.{sys.version_info.minor}")
+    with zipfile.ZipFile(source, "a") as archive:
+        archive.writestr(f"nvidia_pytriton.libs/{bundled}", b"another build of Python")
+    own = tmp_path / "lib" / f"libpython{MINOR}.so.1.0"
+    own.parent.mkdir()
+    own.write_bytes(b"the running Python")
+    monkeypatch.setattr(wheel, "download", lambda requirement, sha256, folder: source)
+    monkeypatch.setattr(tritonserver, "find_libpython", lambda library: find_libpython(library, [own.parent]))
+    installation = install(tmp_path / "artifacts")
+    loaded = installed_folder(tmp_path / "artifacts") / "nvidia_pytriton.libs" / bundled
+    assert loaded.read_bytes() == b"the running Python"
+    assert installation.environment({})["LD_LIBRARY_PATH"].split(os.pathsep)[0] == str(own.parent)
+
+
+def test_a_stub_that_names_the_running_pythons_library_gets_no_link(
+    tmp_path: Path, fetched: list[str]
+) -> None:
+    install(tmp_path)
+    libraries = installed_folder(tmp_path) / "nvidia_pytriton.libs"
+    assert [path.name for path in libraries.iterdir()] == ["libx.so"]
 
 
 @pytest.mark.parametrize(
