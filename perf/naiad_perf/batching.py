@@ -119,32 +119,41 @@ def bare_engine() -> Iterator[Runner]:
 def measure(
     served: Runner, bare: Runner, *, streams: int, tokens: int, repeats: int, report: Callable[[str], None]
 ) -> BatchingResult:
-    """Run every burst `repeats` times in turn, after one uncounted round; prompts differ between rounds."""
+    """Run every burst `repeats` times, after one uncounted round; prompts differ between rounds.
+
+    Served and bare take turns in going first, so that a machine that slows down favours neither.
+    """
     result = BatchingResult()
     for number in range(-1, repeats):
         report(f"round {number + 1} of {repeats}" if number >= 0 else "warm-up round")
         prompts = [f"Story {number} {index}: once upon a time there was" for index in range(streams)]
-        samples = (
-            (result.bare_many, bare(prompts, tokens)),
-            (result.many, served(prompts, tokens)),
-            (result.one, served([f"Alone {number}: once upon a time there was"], tokens)),
-            (result.bare_one, bare([f"Alone {number}: once upon a time there was"], tokens)),
-        )
-        if number >= 0:
-            for kept, sample in samples:
+        alone = [f"Alone {number}: once upon a time there was"]
+        bursts = [
+            (result.bare_many, bare, prompts),
+            (result.many, served, prompts),
+            (result.one, served, alone),
+            (result.bare_one, bare, alone),
+        ]
+        for kept, run, texts in bursts[:: 1 if number % 2 else -1]:
+            sample = run(texts, tokens)
+            if number >= 0:
                 kept.append(sample)
     return result
 
 
 def summary(result: BatchingResult, streams: int) -> dict[str, float]:
-    """Return medians: tokens/s and TTFT, and the two ratios taken round by round."""
+    """Return medians over the rounds: tokens/s, TTFT, and ratios taken round by round.
+
+    Each ratio has its lowest and highest round beside it, as `_min` and `_max`.
+    """
 
     def speed(samples: list[Sample]) -> float:
         return statistics.median(sample.tokens_per_s for sample in samples)
 
-    def ratio(above: list[Sample], below: list[Sample]) -> float:
+    def ratios(name: str, above: list[Sample], below: list[Sample]) -> dict[str, float]:
         pairs = zip(above, below, strict=True)
-        return statistics.median(one.tokens_per_s / other.tokens_per_s for one, other in pairs)
+        values = [one.tokens_per_s / other.tokens_per_s for one, other in pairs]
+        return {name: statistics.median(values), f"{name}_min": min(values), f"{name}_max": max(values)}
 
     return {
         "streams": streams,
@@ -154,9 +163,9 @@ def summary(result: BatchingResult, streams: int) -> dict[str, float]:
         "bare_n_tokens_per_s": speed(result.bare_many),
         "served_1_ttft_ms": 1000 * statistics.median(sample.ttft_s for sample in result.one),
         "bare_1_ttft_ms": 1000 * statistics.median(sample.ttft_s for sample in result.bare_one),
-        "n_over_1": ratio(result.many, result.one),
-        "served_over_bare_n": ratio(result.many, result.bare_many),
-        "served_over_bare_1": ratio(result.one, result.bare_one),
+        **ratios("n_over_1", result.many, result.one),
+        **ratios("served_over_bare_n", result.many, result.bare_many),
+        **ratios("served_over_bare_1", result.one, result.bare_one),
     }
 
 
@@ -168,13 +177,17 @@ def table(figures: dict[str, float], repeats: int) -> str:
         one, many = figures[f"{kind}_1_tokens_per_s"], figures[f"{kind}_n_tokens_per_s"]
         return f"{label:<14}{one:>12.1f}{many:>14.1f}{figures[f'{kind}_1_ttft_ms']:>16.0f} ms"
 
+    def ratio(name: str) -> str:
+        return f"{figures[name]:.2f} ({figures[f'{name}_min']:.2f} to {figures[f'{name}_max']:.2f})"
+
     return "\n".join(
         (
             f"{'tokens/s':<14}{'1 stream':>12}{f'{streams:g} streams':>14}{'TTFT, 1 stream':>19}",
             line("served", "served"),
             line("bare engine", "bare"),
-            f"{streams:g} streams over 1 stream: {figures['n_over_1']:.2f} times",
-            f"served over bare engine: {figures['served_over_bare_n']:.2f} at {streams:g} streams, "
-            f"{figures['served_over_bare_1']:.2f} at 1 (medians of {repeats} rounds)",
+            f"{streams:g} streams over 1 stream: {ratio('n_over_1')} times",
+            f"served over bare engine: {ratio('served_over_bare_n')} at {streams:g} streams, "
+            f"{ratio('served_over_bare_1')} at 1",
+            f"(medians, lowest to highest of {repeats} rounds)",
         )
     )

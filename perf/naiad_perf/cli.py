@@ -59,8 +59,8 @@ def run_perf_analyzer(
 @app.command()
 def batching(
     streams: Annotated[int, typer.Option(min=2, help="Streams at once.")] = 32,
-    tokens: Annotated[int, typer.Option(min=2, help="Tokens of each answer.")] = 64,
-    repeats: Annotated[int, typer.Option(min=1, help="Counted rounds.")] = 5,
+    tokens: Annotated[int, typer.Option(min=2, help="Tokens of each answer.")] = 128,
+    repeats: Annotated[int, typer.Option(min=1, help="Counted rounds.")] = 7,
     http_port: Annotated[int, typer.Option(help="First of three ports for the server it starts.")] = 18000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
