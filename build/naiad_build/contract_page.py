@@ -22,7 +22,8 @@ declared `[1]` and reshaped to `[]`. Clients send `[batch, 1]` for both.
 - **Prompt**: exactly one of `text_input` (`QUERY`) and `messages` (`MESSAGES`): a JSON list of OpenAI
   messages, rendered through the model's chat template; special tokens inside contents are plain text.
 - **Streaming** sends a response as tokens come: `output_ids`, `text_output` and all counts are those of this
-  response, and the prompt is never echoed. Without it there is one response; a text prompt is echoed unless
+  response, and the prompt is never echoed. A response may bring several tokens (see `max_responses_per_s`), so
+  count `num_output_tokens`, not responses. Without it there is one response; a text prompt is echoed unless
   `exclude_input_in_output` is true, a rendered chat only if it is false.
 - **End**: `tensorrt_llm` puts the final flag on its last response; `tensorrt_llm_bls` sends an empty final
   response after it. `finish_reason` is on the last response: `stop`, `length` or `cancelled`.
@@ -39,6 +40,9 @@ declared `[1]` and reshaped to `[]`. Clients send `[batch, 1]` for both.
 - **Stop**: a request with the same id, `stop` true, and dummies for the required tensors; it is answered by
   an empty final response. An unknown id has no effect, an empty id is refused.
 - **Time limit**: Triton's request `timeout`, in microseconds, for the whole request.
+- **Cancels**: a client that hangs up or cancels its call stops the engine's work for `tensorrt_llm` and
+  `tensorrt_llm_bls`. Triton 2.51 does not pass it on to the steps of an ensemble, nor notices that the caller
+  of HTTP `generate` hung up: there a time limit or a stop request ends the work early.
 - **Errors** read `[CODE] message`, because Triton drops the status code of an error inside a gRPC stream. The
   codes are INVALID_ARGUMENT, PROMPT_TOO_LONG, UNSUPPORTED, QUEUE_FULL, DRAINING, ENGINE_UNAVAILABLE,
   ENGINE_STALLED, DEADLINE_EXCEEDED, CANCELLED and INTERNAL.
