@@ -16,7 +16,9 @@ __all__ = ["Answer"]
 
 
 class Answer:
-    """Shared by the rows of a request; each row ends with a `last` response or a `fail`.
+    """Shared by the rows of a request, numbered from 0; each ends once, with a `last` response or a `fail`.
+
+    What an ended row still sends is dropped, so that it cannot be taken for the end of another.
 
     Decoupled models send every row's responses as they come. A non-decoupled one owes exactly one
     response, so there the rows are gathered and stacked, and the first error is the answer.
@@ -41,7 +43,7 @@ class Answer:
         errors_in_band: bool = False,
     ) -> None:
         self._stream = stream
-        self._open = rows
+        self._open = set(range(rows))
         self._recorder = recorder
         self._empty_end = empty_end
         self._errors_in_band = errors_in_band
@@ -67,28 +69,32 @@ class Answer:
         return not self._errors_in_band and self._stream.is_cancelled()
 
     def send(self, row: int, tensors: Mapping[str, Array], *, last: bool) -> None:
-        """Send a response of a row; `last` ends the row."""
+        """Send a response of a row; `last` ends the row, unless this raises."""
         with self._lock:
-            self._open -= last
+            if row not in self._open:
+                return
+            complete = last and self._open == {row}
             if self._gathered is not None:
                 self._gathered[row] = tensors
-                if self._open == 0:
+                if complete:
                     rows = [self._gathered[index] for index in sorted(self._gathered)]
                     self._stream.send(rows[0] if len(rows) == 1 else _stack(rows), final=True)
-                return
-            self._started = True
-            self._stream.send(tensors, final=self._open == 0 and not self._empty_end)
-            if self._open == 0 and self._empty_end:
-                self._stream.finish()
+            else:
+                self._started = True
+                self._stream.send(tensors, final=complete and not self._empty_end)
+                if complete and self._empty_end:
+                    self._stream.finish()
+            if last:
+                self._open.remove(row)
 
-    def fail(self, error: NaiadError) -> None:
+    def fail(self, row: int, error: NaiadError) -> None:
         """End a row with an error; the other rows go on where there can be many responses."""
         with self._lock:
-            if self._stream.ended:
+            if self._stream.ended or row not in self._open:
                 return
             self._recorder.failed(error.code)
-            self._open -= 1
-            final = self._open == 0 or self._gathered is not None
+            self._open.remove(row)
+            final = not self._open or self._gathered is not None
             if self._errors_in_band:
                 reason = np.array([[format_error(error).encode()]], dtype=np.object_)
                 self._stream.send({"finish_reason": reason}, final=final)

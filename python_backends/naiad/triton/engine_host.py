@@ -86,8 +86,8 @@ class EngineHost:
             decoupled=self._config.decoupled,
             errors_in_band=parameters.errors_in_band,
         )
-        for row in rows:
-            sink = _RowSink(row, answer)
+        for number, row in enumerate(rows):
+            sink = _RowSink(number, row, answer)
             try:
                 self._engine.submit(row.request, sink)
             except NaiadError as error:
@@ -97,7 +97,8 @@ class EngineHost:
 class _RowSink:
     """Turns one sequence's chunks into responses: one a chunk, or a single one at the end."""
 
-    def __init__(self, row: EngineRow, answer: Answer) -> None:
+    def __init__(self, number: int, row: EngineRow, answer: Answer) -> None:
+        self._number = number  # of the sequence in the request, which may ask for several a row
         self._row = row
         self._answer = answer
         self._gathered = TokenChunk([])
@@ -121,8 +122,8 @@ class _RowSink:
             if not last:
                 return
             chunk = TokenChunk(self._gathered.ids, self._gathered.log_probs, chunk.finish_reason, chunk.times)
-        self._answer.send(self._row.batch_index or 0, self._row.encode(chunk, self._log_prob), last=last)
+        self._answer.send(self._number, self._row.encode(chunk, self._log_prob), last=last)
 
     def fail(self, error: NaiadError) -> None:
         error.partial = error.partial and self._row.streaming  # what was only gathered was not delivered
-        self._answer.fail(error)
+        self._answer.fail(self._number, error)

@@ -122,7 +122,7 @@ class TextHost:
             failure = as_naiad_error(error, f"serving call {call.engine_id}")
             failure.partial = text.started  # the engine only knows what it delivered to this model
             outcome = failure.code
-            call.answer.fail(failure)
+            call.answer.fail(row.batch_index or 0, failure)
         finally:
             self._watchdog.forget(call)
             with self._lock:

@@ -12,6 +12,7 @@ from naiad.telemetry import Recorder
 from naiad.triton.answers import Answer
 from naiad.triton.responses import ResponseStream
 from tests.harness.fake_triton import FakeServer, IncomingRequest
+from tests.harness.fake_triton_data import TritonModelException
 
 
 class Made:
@@ -57,7 +58,7 @@ def test_an_empty_end_follows_the_last_response(triton: FakeServer) -> None:
 
 def test_b20_one_rows_error_leaves_the_others_alone(triton: FakeServer) -> None:
     made = Made(triton, 3)
-    made.answer.fail(InvalidArgument("row 0"))
+    made.answer.fail(0, InvalidArgument("row 0"))
     made.answer.send(1, text(b"b"), last=True)
     made.answer.send(2, text(b"c"), last=True)
     assert made.outline() == [("[INVALID_ARGUMENT] row 0", False), ([b"b"], False), ([b"c"], True)]
@@ -68,7 +69,7 @@ def test_b20_one_rows_error_leaves_the_others_alone(triton: FakeServer) -> None:
 def test_an_error_of_the_last_open_row_is_the_end(triton: FakeServer, empty_end: bool) -> None:
     made = Made(triton, 2, empty_end=empty_end)
     made.answer.send(0, text(b"a"), last=True)
-    made.answer.fail(InvalidArgument("row 1"))
+    made.answer.fail(1, InvalidArgument("row 1"))
     assert made.outline() == [([b"a"], False), ("[INVALID_ARGUMENT] row 1", True)]
 
 
@@ -77,7 +78,7 @@ def test_an_abandoned_request_ends_at_once_and_takes_nothing_more(triton: FakeSe
     made.answer.send(0, text(b"a"), last=False)
     made.answer.abandon(EngineUnavailable("gone"))
     made.answer.send(0, text(b"b"), last=True)
-    made.answer.fail(InvalidArgument("late"))
+    made.answer.fail(1, InvalidArgument("late"))
     made.answer.abandon(EngineUnavailable("again"))
     assert made.outline() == [([b"a"], False), ("[ENGINE_UNAVAILABLE] gone", True)]
     assert made.failures() == {"ENGINE_UNAVAILABLE": 1}
@@ -95,7 +96,7 @@ def test_an_answer_knows_whether_part_of_it_was_delivered(triton: FakeServer) ->
 
 def test_errors_in_band_travel_as_a_finish_reason(triton: FakeServer) -> None:
     made = Made(triton, 1, errors_in_band=True)
-    made.answer.fail(EngineUnavailable("gone", partial=True))
+    made.answer.fail(0, EngineUnavailable("gone", partial=True))
     (message,) = made.request.sent
     assert (message.error, message.final) == (None, True)
     read = parse_error(message.tensors["finish_reason"].item().decode())
@@ -142,9 +143,9 @@ def test_what_only_some_rows_return_is_zero_in_the_others(triton: FakeServer) ->
 def test_the_first_error_is_the_whole_answer_of_a_non_decoupled_batch(triton: FakeServer) -> None:
     made = Made(triton, 3, decoupled=False)
     made.answer.send(0, text(b"a"), last=True)
-    made.answer.fail(InvalidArgument("row 1"))
+    made.answer.fail(1, InvalidArgument("row 1"))
     made.answer.send(2, text(b"c"), last=True)
-    made.answer.fail(InvalidArgument("late"))
+    made.answer.fail(2, InvalidArgument("late"))
     assert made.outline() == [("[INVALID_ARGUMENT] row 1", True)]
     assert made.failures() == {"INVALID_ARGUMENT": 1}
 
@@ -155,3 +156,58 @@ def test_a_cancel_of_the_caller_is_seen(triton: FakeServer) -> None:
     made.request.cancel()
     assert made.answer.is_cancelled()
     made.answer.send(0, text(b"a"), last=True)
+
+
+def test_a_row_that_fails_after_its_last_response_does_not_end_the_others(triton: FakeServer) -> None:
+    made = Made(triton, 3)
+    made.answer.send(0, text(b"a"), last=True)
+    made.answer.fail(0, InvalidArgument("late"))
+    made.answer.send(1, text(b"b"), last=True)
+    made.answer.fail(1, InvalidArgument("late"))
+    assert not made.answer.ended
+    made.answer.send(2, text(b"c"), last=True)
+    made.answer.fail(2, InvalidArgument("late"))
+    assert made.outline() == [([b"a"], False), ([b"b"], False), ([b"c"], True)]
+    assert made.failures() == {}
+
+
+def test_a_row_that_fails_twice_does_not_end_the_others(triton: FakeServer) -> None:
+    made = Made(triton, 2)
+    made.answer.fail(0, InvalidArgument("row 0"))
+    made.answer.fail(0, InvalidArgument("again"))
+    made.answer.send(0, text(b"late"), last=True)
+    made.answer.send(1, text(b"b"), last=True)
+    made.answer.fail(1, InvalidArgument("late"))
+    assert made.outline() == [("[INVALID_ARGUMENT] row 0", False), ([b"b"], True)]
+    assert made.failures() == {"INVALID_ARGUMENT": 1}
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"empty_end": True}, {"errors_in_band": True}, {"decoupled": False}])
+def test_a_row_whose_last_response_cannot_be_made_ends_the_request_when_it_fails(
+    triton: FakeServer, rows: int, options: dict[str, bool]
+) -> None:
+    """The row is still open then: to count it as ended twice would leave the request without an end."""
+    made = Made(triton, rows, **options)
+    for row in range(rows - 1):
+        made.answer.send(row, text(b"a"), last=True)
+    last = rows - 1
+    with pytest.raises(TritonModelException):
+        made.answer.send(last, {"text": np.array([object()])}, last=True)
+    assert not made.answer.ended
+    made.answer.fail(last, InvalidArgument("row"))
+    assert [message.final for message in made.request.sent].count(True) == 1
+    assert made.request.sent[-1].final
+    assert made.failures() == {"INVALID_ARGUMENT": 1}
+
+
+def test_a_non_decoupled_row_that_ends_twice_is_answered_once_with_its_first_end(triton: FakeServer) -> None:
+    made = Made(triton, 2, decoupled=False)
+    made.answer.send(0, text(b"a"), last=True)
+    made.answer.fail(0, InvalidArgument("late"))
+    made.answer.send(0, text(b"late"), last=True)
+    made.answer.send(1, text(b"b"), last=True)
+    (message,) = made.request.sent
+    assert message.final
+    assert message.tensors["text"].tolist() == [b"a", b"b"]
+    assert made.failures() == {}
