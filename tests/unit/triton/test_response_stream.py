@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from naiad.contract.errors import (
     parse_error,
 )
 from naiad.triton.responses import ResponseStream, as_naiad_error, error_response
-from tests.harness.fake_triton import FakeServer
+from tests.harness.fake_triton import FakeServer, IncomingRequest
 from tests.harness.fake_triton_data import TritonError
 from tests.unit.triton.conftest import LogLines
 
@@ -183,3 +184,89 @@ def test_b18_a_final_response_that_cannot_be_sent_harms_nobody_else(
     request = triton.request({}, before_send=FullMemory())
     ResponseStream(request).send(numbers(1), final=True)
     assert log.about("the request cannot be ended")
+
+
+OVERLAP_S = 0.2  # long enough for another thread to do what it should not; the right code always uses it up
+
+
+def while_another(act: Callable[[], object]) -> threading.Thread:
+    """Run `act` on another thread and give it time, for it may have to wait for this one."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join(OVERLAP_S)
+    return thread
+
+
+class AskedRequest:
+    """A request that notes how often Triton is asked for a cancel; the caller has gone away.
+
+    Args:
+        while_asked: is called as often, while Triton is being asked.
+    """
+
+    def __init__(self, request: IncomingRequest, while_asked: Callable[[], object] = lambda: None) -> None:
+        self.request, self.asked = request, 0
+        self._while_asked = while_asked
+        self._sender = request.get_response_sender()
+        self.send = self._sender.send
+
+    def get_response_sender(self) -> AskedRequest:
+        return self
+
+    def is_cancelled(self) -> bool:
+        self.asked += 1
+        self._while_asked()
+        return True
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["sent", "cannot be sent"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda stream: stream.send(numbers(1), final=True),
+        lambda stream: (stream.send(numbers(1)), stream.finish()),
+        lambda stream: (stream.send(numbers(1)), stream.fail(Overloaded("x"))),
+    ],
+    ids=["a final response", "an empty end", "an error"],
+)
+def test_triton_is_not_asked_for_a_cancel_after_the_final_response(
+    triton: FakeServer, end: Callable[[ResponseStream], None], full: bool
+) -> None:
+    """Triton 2.51 dies of SIGSEGV when it is."""
+    request = AskedRequest(triton.request({}, before_send=FullMemory() if full else None))
+    stream = ResponseStream(request)
+    assert stream.is_cancelled()
+    end(stream)
+    assert not stream.is_cancelled()
+    assert request.asked == 1
+
+
+def test_triton_is_not_asked_for_a_cancel_while_the_final_response_goes_out(triton: FakeServer) -> None:
+    asking: list[threading.Thread] = []
+    answers: list[bool] = []
+
+    def ask_meanwhile(_: Any) -> None:
+        asking.append(while_another(lambda: answers.append(stream.is_cancelled())))
+
+    request = AskedRequest(triton.request({}, before_send=ask_meanwhile))
+    stream = ResponseStream(request)
+    stream.finish()
+    asking[0].join(10)
+    assert answers == [False]
+    assert request.asked == 0
+
+
+def test_the_final_response_waits_while_triton_is_asked_for_a_cancel(triton: FakeServer) -> None:
+    finishing: list[threading.Thread] = []
+    sent_while_asked: list[int] = []
+
+    def finish_meanwhile() -> None:
+        finishing.append(while_another(stream.finish))
+        sent_while_asked.append(len(request.request.sent))
+
+    request = AskedRequest(triton.request({}), finish_meanwhile)
+    stream = ResponseStream(request)
+    assert stream.is_cancelled()
+    finishing[0].join(10)
+    assert sent_while_asked == [0]
+    assert request.request.ended
