@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -58,8 +59,10 @@ class WorkerStepper(Stepper):
             self._socket.send((self._settings, self._asked))
             kind, content = self._socket.recv()
         except (EOFError, OSError):
+            self.close()
             raise EngineUnavailable("the engine's process ended while it loaded the model") from None
         if kind != "ready":
+            self.close()
             raise EngineUnavailable(f"the engine could not load the model: {content}")
         self._limits: EngineLimits = content
 
@@ -110,6 +113,7 @@ class WorkerStepper(Stepper):
         self._stats = stats or self._stats
         answers = [StepResult(*result) for result in results]
         answers += [StepResult(key, [], error=error or InternalError()) for key, error in refusals]
+        answers = [answer for answer in answers if answer.key in self._keys]  # the others were aborted since
         self._keys.difference_update(answer.key for answer in answers if answer.finish_reason or answer.error)
         return answers
 
@@ -164,8 +168,16 @@ class _Worker:
             while self._socket.poll(None if not self._keys and not self._refusals else 0):
                 self._obey(self._socket.recv())
             results = self._step() if self._keys else []
+            self._await_room()
             self._socket.send(("stepped", results, self._refusals, self._stepper.stats()))
             self._refusals = []
+
+    def _await_room(self) -> None:
+        """Wait until the near end has read enough; it may itself be waiting for its commands to be taken."""
+        room = select.poll()
+        room.register(self._socket.fileno(), select.POLLIN | select.POLLOUT)
+        while not room.poll()[0][1] & select.POLLOUT:
+            self._obey(self._socket.recv())
 
     def _obey(self, command: tuple[Any, ...]) -> None:
         kind, key, *rest = command
