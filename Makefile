@@ -45,8 +45,8 @@ lock: ## pin the dependencies anew (needs uv)
 perf-analyzer: $(STAMP) ## run NVIDIA's perf_analyzer; ARGS="-m tensorrt_llm_bls -i grpc ..."
 	@$(BIN)/naiad perf perf-analyzer -- $(ARGS)
 
-bench-batching: setup ## in-flight batching against one stream and against the bare engine
-	@$(BIN)/naiad perf batching
+bench-batching: setup ## in-flight batching against one stream and the bare engine; ARGS="--streams 16"
+	@$(BIN)/naiad perf batching $(ARGS)
 
 clean: ## remove everything that was set up
 	rm -rf .artifacts

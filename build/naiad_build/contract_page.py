@@ -22,8 +22,8 @@ declared `[1]` and reshaped to `[]`. Clients send `[batch, 1]` for both.
 - **Prompt**: exactly one of `text_input` (`QUERY`) and `messages` (`MESSAGES`): a JSON list of OpenAI
   messages, rendered through the model's chat template; special tokens inside contents are plain text.
 - **Streaming** sends a response as tokens come: `output_ids`, `text_output` and all counts are those of this
-  response, and the prompt is never echoed. A response may bring several tokens (see `max_responses_per_s`), so
-  count `num_output_tokens`, not responses. Without it there is one response; a text prompt is echoed unless
+  response, and the prompt is never echoed. A response may bring several tokens (`max_responses_per_s`): count
+  `num_output_tokens`, not responses. Without streaming there is one response; a text prompt is echoed unless
   `exclude_input_in_output` is true, a rendered chat only if it is false.
 - **End**: `tensorrt_llm` puts the final flag on its last response; `tensorrt_llm_bls` sends an empty final
   response after it. `finish_reason` is on the last response: `stop`, `length` or `cancelled`.

@@ -14,11 +14,11 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from naiad.contract import MODELS, ModelSpec, TensorSpec
+from naiad.settings.profiles import DEFAULT_PROFILE
 from naiad_build.profile import Profile
 
-__all__ = ["DEFAULT_PROFILE", "model_config", "render", "render_all"]
+__all__ = ["model_config", "render", "render_all"]
 
-DEFAULT_PROFILE = "cpu"
 _WITH_BATCHER = frozenset({"preprocessing", "tensorrt_llm"})
 _DIRECTORY_KEYS = frozenset({"tokenizer_dir", "gpt_model_path"})
 _ALWAYS_SET = {"gpt_model_type": "inflight_fused_batching", "FORCE_CPU_ONLY_INPUT_TENSORS": "no"}

@@ -1,4 +1,4 @@
-"""`naiad perf ...`: measure a running server."""
+"""`naiad perf ...`: measure a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="perf",
-    help="Measure a running server.",
+    help="Measure a server.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -26,7 +26,7 @@ _errors = Console(stderr=True)
 
 @app.callback()
 def _group() -> None:
-    """Measure a running server."""  # a callback keeps the command's name needed while there is only one
+    """Measure a server."""  # a callback keeps the command's name needed while there is only one
 
 
 @app.command("perf-analyzer")
@@ -61,7 +61,7 @@ def batching(
     streams: Annotated[int, typer.Option(min=2, help="Streams at once.")] = 32,
     tokens: Annotated[int, typer.Option(min=2, help="Tokens of each answer.")] = 128,
     repeats: Annotated[int, typer.Option(min=1, help="Counted rounds.")] = 7,
-    http_port: Annotated[int, typer.Option(help="First of three ports for the server it starts.")] = 18000,
+    http_port: Annotated[int, typer.Option(help="First of three consecutive ports to use.")] = 18000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Show in-flight batching: many streams against one, and served against the bare engine.

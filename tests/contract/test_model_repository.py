@@ -11,8 +11,9 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from naiad.contract import MODELS
+from naiad.settings.profiles import DEFAULT_PROFILE
 from naiad_build.profile import PROFILES_FOLDER, load_profile
-from naiad_build.render import DEFAULT_PROFILE, render_all
+from naiad_build.render import render_all
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 PROFILES = [load_profile(path) for path in sorted(PROFILES_FOLDER.glob("*.yaml"))]

@@ -29,7 +29,7 @@ _POLL_S = 0.1
 
 def demo(
     question: Annotated[str, typer.Argument(help="What to ask.")] = "What is the capital of France?",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", "-n", min=1, help="Longest answer.")] = 64,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", "-n", min=1, help="Most tokens to answer.")] = 64,
     model_repository: Annotated[Path, typer.Option(help="Triton model repository.")] = Path(
         "model_repository"
     ),
@@ -40,6 +40,11 @@ def demo(
     It takes free ports, so a server that is running already is left alone.
     """
     with explained():
+        if not model_repository.is_dir():
+            raise StartError(
+                f"there is no model repository at {model_repository}",
+                "name one with --model-repository, or start in the folder that holds model_repository/",
+            )
         set_up(artifacts)
         http, grpc, metrics = _free_ports(3)
         config = ServeConfig(

@@ -26,7 +26,10 @@ def serve(
     context: typer.Context,
     profile: Annotated[
         str | None,
-        typer.Option(help="Serve configs/PROFILE.pbtxt of every model that has it.", metavar="PROFILE"),
+        typer.Option(
+            help="cpu (the default), cpu_unary, synthetic, or another of the models' configs/PROFILE.pbtxt.",
+            metavar="PROFILE",
+        ),
     ] = None,
     model_repository: Annotated[Path, typer.Option(help="Triton model repository.")] = Path(
         "model_repository"
@@ -68,7 +71,7 @@ def serve(
 
     The default model on this machine's CPU:  naiad serve
 
-    Without weights, for load tests:  naiad serve --profile synthetic
+    An engine that only echoes, for load tests:  naiad serve --profile synthetic
 
     A second server here:  naiad serve --http-port 9000 --grpc-port 9001 --metrics-port 9002
 
@@ -81,6 +84,9 @@ def serve(
     # Plain lines on stderr: the same under a terminal, systemd and a container.
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("naiad").setLevel(logging.INFO)
+    for flag in context.args[:1]:
+        if not flag.startswith("-"):
+            raise typer.BadParameter(f"unexpected argument {flag!r}; tritonserver's flags follow two dashes")
     config = ServeConfig(
         model_repository=model_repository,
         artifacts=artifacts,

@@ -17,6 +17,7 @@ from naiad.server.config import ServeConfig
 from naiad.server.errors import PreflightError
 from naiad.server.shared_memory import SHARED_MEMORY
 from naiad.settings.model_directory import MODEL_DIRECTORY_VARIABLE, resolve_model_directory
+from naiad.settings.profiles import DEFAULT_PROFILE
 
 __all__ = ["check", "problems"]
 
@@ -69,12 +70,12 @@ def _repository(config: ServeConfig) -> Iterator[PreflightError]:
                 f"{config.model_repository} has no model {model}", f"choose of: {', '.join(names)}"
             )
     yield from _canary(config)
-    known = {path.stem for path in config.model_repository.glob("*/configs/*.pbtxt")}
+    known = {path.stem for path in config.model_repository.glob("*/configs/*.pbtxt")} | {DEFAULT_PROFILE}
     if config.profile is not None and config.profile not in known:
         # Triton would silently serve config.pbtxt instead.
         yield PreflightError(
             f"no model of {config.model_repository} has a profile {config.profile}",
-            f"choose of: {', '.join(sorted(known)) or 'none: leave --profile out'}",
+            f"choose of: {', '.join(sorted(known))}",
         )
 
 

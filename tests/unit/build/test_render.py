@@ -19,8 +19,9 @@ from naiad.contract import (
     TENSORRT_LLM_BLS,
     ModelSpec,
 )
+from naiad.settings.profiles import DEFAULT_PROFILE
 from naiad_build.profile import Instances, Profile
-from naiad_build.render import DEFAULT_PROFILE, model_config, render, render_all
+from naiad_build.render import model_config, render, render_all
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "contract" / "trtllm_schema.json").read_text(encoding="utf-8")

@@ -113,9 +113,17 @@ def test_the_question_and_its_limit_reach_the_server_as_a_chat(stage: Stage) -> 
     assert visit.prompt == "words"
 
 
+def test_in_a_folder_without_a_repository_nothing_is_set_up(stage: Stage, tmp_path: Path) -> None:
+    result = run("--artifacts", str(tmp_path / "a"), "--model-repository", str(tmp_path / "none"))
+    assert result.exit_code == 1
+    assert "no model repository" in result.stderr
+    assert stage.set_up_in == []
+
+
 def test_it_sets_up_and_serves_the_folders_it_was_given_on_ports_of_its_own(
     stage: Stage, tmp_path: Path
 ) -> None:
+    (tmp_path / "r").mkdir()
     result = run("--artifacts", str(tmp_path / "a"), "--model-repository", str(tmp_path / "r"))
     assert result.exit_code == 0, result.output
     assert stage.set_up_in == [tmp_path / "a"]

@@ -96,9 +96,10 @@ def test_a_missing_model_is_answered_with_those_there(config: ServeConfig) -> No
 
 def test_an_unknown_profile_is_answered_with_those_there(config: ServeConfig) -> None:
     assert found(replace(config, profile="fast")) == []
+    assert found(replace(config, profile="cpu")) == []  # which is config.pbtxt
     (problem,) = found(replace(config, profile="fsat"))
     assert "profile fsat" in problem
-    assert "choose of: fast" in problem
+    assert "choose of: cpu, fast" in problem
 
 
 def test_a_canary_model_that_would_not_be_loaded_is_refused(config: ServeConfig) -> None:

@@ -142,3 +142,10 @@ def test_servers_of_different_repositories_have_different_regions(tmp_path: Path
     one, two = ServeConfig(tmp_path / "a"), ServeConfig(tmp_path / "b")
     assert one.repository_prefix != two.repository_prefix
     assert one.repository_prefix == ServeConfig(tmp_path / "c" / ".." / "a").repository_prefix
+
+
+def test_a_stray_word_is_refused_and_not_taken_for_a_flag_of_tritonserver(served):
+    status, output = invoke("synthetic")
+    assert status == 2
+    assert "unexpected argument 'synthetic'" in output
+    assert served == []
