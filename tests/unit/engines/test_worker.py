@@ -30,6 +30,7 @@ from tests.harness.worker_bench import LIMITS, WorkerBench, request, with_synthe
 ROOT = Path(__file__).parents[3]
 STOP, LENGTH, CANCELLED = FinishReason.STOP, FinishReason.LENGTH, FinishReason.CANCELLED
 DEADLINE_S = 60.0
+SILENCE_S = 0.2
 
 
 @pytest.fixture
@@ -42,6 +43,42 @@ def bench(settings: OpenVinoSettings) -> Iterator[WorkerBench]:
     made = WorkerBench(settings)
     yield made
     made.loop.close()
+
+
+class FarEnd:
+    """The far end on a thread, over a stepper that takes no time."""
+
+    def __init__(self) -> None:
+        self.near, self._far = Pipe()
+        self.stepper = SyntheticStepper(LIMITS, SyntheticTiming(), max_sequences=256)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def read_until_finished(self, *keys: int) -> None:
+        """Read messages until sequences of all these keys have ended."""
+        left = set(keys)
+        while left:
+            assert self.near.poll(DEADLINE_S)
+            _, results, _, _ = self.near.recv()
+            left -= {key for key, _, _, reason in results if reason}
+
+    def close(self) -> None:
+        """Go away as a near end does, and see the far end go."""
+        self.near.close()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        self._far.close()
+
+    def _serve(self) -> None:
+        with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+            _Worker(self._far, self.stepper).run()
+
+
+@pytest.fixture
+def far_end() -> Iterator[FarEnd]:
+    made = FarEnd()
+    yield made
+    made.close()
 
 
 def outcomes(stepper: Stepper, requests: Sequence[GenerationRequest]) -> list[tuple[Any, ...]]:
@@ -134,6 +171,17 @@ def test_what_the_engine_refuses_gets_its_own_error_and_nobody_else_does(
         poll(lambda: len(neighbour.ids) > so_far)
 
 
+def test_a_refusal_is_said_once(settings: OpenVinoSettings) -> None:
+    stepper = WorkerStepper(settings, LIMITS)
+    try:
+        stepper.add(1, request("refused", (REFUSED,), 4))
+        (result,) = stepper.step()
+        assert (result.key, result.ids, type(result.error)) == (1, [], Unsupported)
+        assert not stepper._socket.poll(SILENCE_S)
+    finally:
+        stepper.close()
+
+
 def test_an_unexpected_refusal_is_an_incident_that_reveals_nothing(bench: WorkerBench) -> None:
     pid = bench.process.pid
     error: NaiadError = bench.submit("raises", (RAISES,), 4).failure()
@@ -166,36 +214,34 @@ def test_a_new_request_joins_while_the_near_end_waits_for_a_step(settings: OpenV
         stepper.close()
 
 
-def test_a_near_end_that_falls_behind_is_waited_for_and_still_heard() -> None:
+def test_a_near_end_that_falls_behind_is_waited_for_and_still_heard(far_end: FarEnd) -> None:
     """Each end may have its socket full of what the other has not read: neither may wait for ever."""
-    near, far = Pipe()
-    stepper = SyntheticStepper(LIMITS, SyntheticTiming(), max_sequences=256)
     late = range(2, 202)
-
-    def serve() -> None:
-        with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-            _Worker(far, stepper).run()
 
     def submit_late() -> None:
         for key in late:
-            near.send(("add", key, request(f"late {key}", range(10, 1000), 2)))
+            far_end.near.send(("add", key, request(f"late {key}", range(10, 1000), 2)))
 
-    worker = threading.Thread(target=serve, daemon=True)
-    worker.start()
-    near.send(("add", 1, request("first", (5,), 10**6)))
-    poll(stands_still(lambda: stepper.stats().iterations))
+    far_end.near.send(("add", 1, request("first", (5,), 10**6)))
+    poll(stands_still(lambda: far_end.stepper.stats().iterations))
     submitting = threading.Thread(target=submit_late, daemon=True)
     submitting.start()
     submitting.join(20)
     assert not submitting.is_alive(), "the two ends wait for each other"
-    finished: set[int] = set()
-    while finished != set(late):
-        assert near.poll(DEADLINE_S)
-        _, results, _, _ = near.recv()
-        finished |= {key for key, _, _, reason in results if reason}
-    near.close()
-    worker.join(DEADLINE_S)
-    assert not worker.is_alive()
+    far_end.read_until_finished(*late)
+
+
+def test_a_far_end_without_work_says_nothing(far_end: FarEnd) -> None:
+    assert not far_end.near.poll(SILENCE_S)
+    far_end.near.send(("add", 1, request("whole", (5,), 3)))
+    far_end.read_until_finished(1)
+    assert not far_end.near.poll(SILENCE_S)
+    far_end.near.send(("add", 2, request("aborted", (5,), 10**6)))
+    far_end.near.send(("abort", 2))
+    poll(stands_still(lambda: far_end.stepper.stats().iterations))
+    while far_end.near.poll(SILENCE_S):
+        far_end.near.recv()
+    assert far_end.stepper.stats().kv_blocks_used == 0
 
 
 def stands_still(count: Callable[[], int], for_s: float = 0.2) -> Callable[[], bool]:

@@ -56,6 +56,7 @@ def test_a_workers_death_fails_what_was_live_and_another_takes_over(bench: Worke
             assert type(error) is EngineUnavailable
             assert error.retryable
             assert error.partial, "some of its tokens were delivered"
+        poll(lambda: bench.loop.stats().generation == bench.loop.stats().kv_blocks_used == 0)
         assert bench.answers()
         assert bench.process.pid != dead
         assert gone(dead)
