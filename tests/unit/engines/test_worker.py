@@ -81,13 +81,17 @@ def far_end() -> Iterator[FarEnd]:
     made.close()
 
 
-def outcomes(stepper: Stepper, requests: Sequence[GenerationRequest]) -> list[tuple[Any, ...]]:
-    """Submit all at once; return the tokens, log probabilities and end of each."""
+def outcomes(
+    stepper: Stepper, requests: Sequence[GenerationRequest], *, at_once: bool = True
+) -> list[tuple[Any, ...]]:
+    """Submit all at once or one by one; return the tokens, log probabilities and end of each."""
     loop = StepLoop(stepper, max_waiting=len(requests))
     sinks = [RecordingSink() for _ in requests]
     try:
         for each, sink in zip(requests, sinks, strict=True):
             loop.submit(each, sink)
+            if not at_once:
+                sink.wait(DEADLINE_S)
         return [(sink.reason(DEADLINE_S), sink.ids, sink.log_probs) for sink in sinks]
     finally:
         loop.close()
@@ -116,17 +120,18 @@ def test_the_real_engines_answers_and_limits_are_those_it_has_in_process() -> No
     settings = OpenVinoSettings(directory.path, kv_tokens=500)
     limits = EngineLimits(directory.vocab_size, directory.context_length, 500, frozenset(directory.eos_ids))
     tokenizer = Tokenizer.load(directory.path)
-    capital, moon = (tokenizer.encode(text) for text in ("The capital of France is", "The moon is"))
+    texts = ("The capital of France is", "A long time ago", "In Italy the capital is")
+    france, once, italy = (tokenizer.encode(text) for text in texts)
     requests = [
-        request("greedy", capital, 8, log_probs=True),
-        request("sampled", moon, 8, temperature=1.0, top_k=40, top_p=0.9, seed=7, log_probs=True),
-        request("bad words", capital, 8, bad_sequences=(tuple(tokenizer.encode(" Paris")),)),
+        request("greedy", france, 8, log_probs=True),
+        request("sampled", once, 8, temperature=1.0, top_k=40, top_p=0.9, seed=7, log_probs=True),
+        request("bad words", italy, 8, bad_sequences=(tuple(tokenizer.encode(" Rome")),)),
     ]
     here = OpenVinoStepper(settings, limits)
-    in_process = outcomes(here, requests)
+    in_process = outcomes(here, requests, at_once=False)
     there = WorkerStepper(settings, limits)
     assert there.limits == here.limits != limits  # only whole blocks of the KV cache count
-    assert outcomes(there, requests) == in_process
+    assert outcomes(there, requests, at_once=False) == in_process
     assert [len(ids) for _, ids, _ in in_process] == [8, 8, 8]
 
 
