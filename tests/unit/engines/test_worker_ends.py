@@ -104,6 +104,23 @@ def test_a_failed_step_fails_what_was_live_reveals_nothing_and_is_recovered_from
     assert bench.answers()
 
 
+def test_a_step_says_whether_the_worker_failed_or_died(settings: OpenVinoSettings) -> None:
+    """Only the log shows it, and only it tells a defect from a kill."""
+    before = child_processes()
+    stepper = WorkerStepper(settings, LIMITS)
+    try:
+        stepper.add(1, request("broken", (BREAKS_STEP,), 4))
+        with pytest.raises(RuntimeError, match="step failed: RuntimeError"):
+            stepper.step()
+        stepper.rebuild()
+        (pid,) = child_processes() - before
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="process died"):
+            stepper.step()
+    finally:
+        stepper.close()
+
+
 def test_a_worker_that_cannot_be_replaced_makes_the_engine_unavailable(
     bench: WorkerBench, settings: OpenVinoSettings
 ) -> None:
