@@ -32,7 +32,8 @@ declared `[1]` and reshaped to `[]`. Clients send `[batch, 1]` for both.
   models fill it in. End ids are not part of the answer; stop sequences of `stop_words_list` are. The stop
   strings of `tensorrt_llm_bls` are matched on text and never reach the client, not even in part.
 - **Sampling**: `top_k` 0 or 1 without `top_p` is greedy, as in TensorRT-LLM. `temperature` 0 is greedy too.
-  `min_length` and `random_seed` are older names of `min_tokens` and `seed`.
+  `min_length` and `random_seed` are older names of `min_tokens` and `seed`. A seed repeats for a request that
+  is alone; beside others, and after its prompt was cached, only with `dynamic_quantization` false.
 - **Limits**: prompt plus output tokens beyond the context, or beyond the whole KV cache, are refused before
   the engine, with both numbers.
 - **Batches**: decoupled models answer row by row with `batch_index`; a non-decoupled one answers with one

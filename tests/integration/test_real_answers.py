@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.harness.prompts import text_inputs
-from tests.harness.server import LiveServer, wait_until
+from tests.harness.repository import write_repository
+from tests.harness.server import LiveServer, serving, wait_until
 from tests.harness.together import together
 from tests.harness.triton_request import Reply, TritonStream, flag, infer_request, text
 
@@ -17,9 +18,18 @@ THINGS = ("rain", "tea", "cats", "iron", "salt", "snow", "bread", "the sea")
 PROMPTS = [f"Write one sentence about {thing}:" for thing in THINGS]
 
 
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """The real model with answers that do not depend on batch neighbours."""
+    folder = tmp_path_factory.mktemp("exact")
+    engine = {"engine": "openvino", "enable_chunked_context": True, "dynamic_quantization": False}
+    with serving(write_repository(folder / "models", tensorrt_llm=engine), folder / "artifacts") as server:
+        yield server
+
+
 @pytest.fixture
-def channel(real: LiveServer) -> Iterator[TritonStream]:
-    with TritonStream(real.grpc) as opened:
+def channel(exact: LiveServer) -> Iterator[TritonStream]:
+    with TritonStream(exact.grpc) as opened:
         yield opened
 
 
@@ -40,7 +50,7 @@ def test_streams_beside_whole_answers_give_what_each_gives_alone(channel: Triton
 
 @pytest.mark.parametrize("streaming", [True, False])
 def test_a_stop_word_from_the_middle_of_the_answer_ends_it_there(
-    channel: TritonStream, real: LiveServer, streaming: bool
+    channel: TritonStream, exact: LiveServer, streaming: bool
 ) -> None:
     prompt = PROMPTS[0]
     answer = ask(channel, prompt).text
@@ -48,4 +58,4 @@ def test_a_stop_word_from_the_middle_of_the_answer_ends_it_there(
     reply = ask(channel, prompt, tokens=2000, stop_words=text(stop), stream=flag(streaming))
     assert reply.text == answer[: answer.index(stop)]
     assert reply.finish_reason == "stop"
-    wait_until(lambda: real.active() == 0, 2, "the engine gave up the rest of the 2000 tokens")
+    wait_until(lambda: exact.active() == 0, 2, "the engine gave up the rest of the 2000 tokens")

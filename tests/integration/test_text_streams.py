@@ -172,15 +172,6 @@ class TestRealModel:
         assert len(answers) == 1
         assert "Paris" in answers.pop()
 
-    def test_answers_do_not_depend_on_their_neighbours(self, genuine: TritonStream) -> None:
-        prompts = [
-            f"Write one sentence about {what}:" for what in ("rain", "tea", "cats", "iron", "salt", "snow")
-        ]
-        alone = [ask(genuine, prompt).text for prompt in prompts]
-        with ThreadPoolExecutor(len(prompts)) as threads:
-            together = list(threads.map(lambda prompt: ask(genuine, prompt).text, prompts))
-        assert together == alone
-
     def test_a_seed_repeats_and_another_one_differs(self, genuine: TritonStream) -> None:
         def sampled(number: int) -> str:
             more: dict[str, Any] = {"top_p": floats(0.95), "temperature": floats(1.2), "seed": seed(number)}

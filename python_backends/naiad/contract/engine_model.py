@@ -193,8 +193,12 @@ _PARAMETERS = (
     ParameterSpec(
         "max_num_tokens", "256", "prompt tokens prefilled in one step: the tail-latency knob", True
     ),
+    ParameterSpec("kv_cache_precision", "f32", "f32, f16 or u8", True),
     ParameterSpec(
-        "kv_cache_precision", "f32", "f32, f16 or u8; only f32 is unaffected by batch neighbours", True
+        "dynamic_quantization",
+        "true",
+        "INT8 activations: faster; false, with an f32 KV cache, makes tokens independent of batch neighbours",
+        True,
     ),
     ParameterSpec(
         "max_responses_per_s",

@@ -76,6 +76,7 @@ def _openvino(parameters: Parameters, directory: Path, limits: EngineLimits, in_
         directory=directory,
         kv_tokens=limits.kv_capacity_tokens,
         kv_precision=parameters.choice("kv_cache_precision", "f32", "f16", "u8"),
+        dynamic_quantization=parameters.flag("dynamic_quantization"),
         max_sequences=parameters.integer("max_num_sequences", minimum=1),
         max_num_tokens=parameters.integer("max_num_tokens", minimum=1),
         prefix_caching=parameters.flag("enable_kv_cache_reuse"),

@@ -75,7 +75,7 @@ def engine() -> Iterator[RealEngine]:
     )
     end_ids = frozenset(directory.eos_ids)
     limits = EngineLimits(directory.vocab_size, directory.context_length, KV_TOKENS, end_ids)
-    stepper = OpenVinoStepper(OpenVinoSettings(directory.path, KV_TOKENS), limits)
+    stepper = OpenVinoStepper(OpenVinoSettings(directory.path, KV_TOKENS, dynamic_quantization=False), limits)
     loop = StepLoop(stepper, max_waiting=64, poll_period_s=0.02)
     yield RealEngine(loop, Tokenizer.load(directory.path), end_ids)
     loop.close()

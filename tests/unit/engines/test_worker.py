@@ -117,7 +117,7 @@ def test_the_real_engines_answers_and_limits_are_those_it_has_in_process() -> No
     directory = ModelDirectory.load(
         resolve_model_directory(str(ROOT / DEFAULT_MODEL_DIRECTORY), None, environment={})
     )
-    settings = OpenVinoSettings(directory.path, kv_tokens=500)
+    settings = OpenVinoSettings(directory.path, kv_tokens=500, dynamic_quantization=False)
     limits = EngineLimits(directory.vocab_size, directory.context_length, 500, frozenset(directory.eos_ids))
     tokenizer = Tokenizer.load(directory.path)
     texts = ("The capital of France is", "A long time ago", "In Italy the capital is")
