@@ -21,10 +21,10 @@ class OpenVinoSettings:
         directory: prepared model directory with the OpenVINO model and tokenizer.
         kv_tokens: tokens the KV cache holds.
         kv_precision: f32, f16 or u8.
-        dynamic_quantization: quantise activations to INT8 as they come. It is faster (docs/measurements.md), but
-            what is computed together shifts log probabilities by up to 0.4, so that a close call between tokens
-            may fall the other way. Without it, and with f32, they agree within 1e-4, and a request's tokens do
-            not depend on its batch neighbours.
+        dynamic_quantization: quantise activations to INT8 as they come. It is faster, but what is computed
+            together shifts log probabilities by up to 0.4, so a close call between tokens may fall the other
+            way. Without it, and with f32, they agree within 1e-4 (docs/measurements.md), and a request's
+            tokens do not depend on its batch neighbours.
         max_sequences: most sequences in one step.
         max_num_tokens: most tokens in one step; a larger prompt is prefilled in chunks.
         prefix_caching: reuse KV blocks of equal prefixes.
