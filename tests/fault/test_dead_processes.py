@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.harness.repository import write_repository
+from tests.harness.repository import ROOT, write_repository
 from tests.harness.server import LiveServer, serving, wait_until
 from tests.harness.triton_request import TritonStream, flag, infer_request, ints, text
 
@@ -104,3 +104,23 @@ def test_b13_a_drain_refuses_new_requests_and_lets_live_ones_end(tmp_path: Path)
             wait_until(refused, 2, "a new request is refused as draining")
             replies = [reply.result(timeout=30) for reply in live]
         assert [reply.finish_reason for reply in replies] == ["length"] * 10
+
+
+def test_a_killed_engine_process_is_replaced_without_a_new_server(tmp_path: Path) -> None:
+    with (
+        serving(ROOT / "model_repository", tmp_path / "artifacts") as server,
+        TritonStream(server.grpc) as stream,
+    ):
+        model = server.stub("tensorrt_llm")
+        (engine,) = model.children()
+        call = stream.open(request(4000))
+        for _, _ in zip(range(3), call, strict=False):
+            pass
+        engine.kill()
+        killed_s = time.monotonic()
+        error = next(message.error_message for message in call if message.error_message)
+        assert "[ENGINE_UNAVAILABLE]" in error
+        assert time.monotonic() - killed_s < 2
+        wait_until(lambda: answers(server), 30, "a new request is answered")
+        assert server.stub("tensorrt_llm") == model
+        assert server.ready

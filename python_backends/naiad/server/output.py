@@ -17,7 +17,10 @@ _MAX_BYTES = 20 << 20
 _KEPT_ERRORS = 20
 _LAST_LINES_S = 2.0
 # Errors by name only: what a tritonserver without a GPU always says.
-_NOISE = re.compile(r"CudaDriverHelper has not been|pinned memory pool will not be|DCGM unable to start")
+_NOISE = re.compile(
+    r"CudaDriverHelper has not been|pinned memory pool will not be|DCGM unable to start"
+    r"|unable to create stream for .*CUDA driver|no pinned memory pool, falling back"
+)
 _LEVEL = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+\] ?(.*)$")
 _log = logging.getLogger(__name__)
 
