@@ -203,7 +203,7 @@ _PARAMETERS = (
     ParameterSpec(
         "max_responses_per_s",
         "0",
-        "streamed responses a second over all requests; beyond it tokens travel together, never the first; "
+        "responses a second over all streams; beyond it tokens travel together, never the first; "
         "0 sends every token alone",
         True,
     ),

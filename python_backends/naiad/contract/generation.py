@@ -66,12 +66,14 @@ class GenerationRequest:
         prompt_ids: token ids of the prompt, at least one.
         sampling: how to choose tokens.
         deadline_s: on the monotonic clock of the engine's process; None is no deadline.
+        streaming: whether the caller gets its tokens as they come.
     """
 
     request_id: str
     prompt_ids: tuple[int, ...]
     sampling: SamplingParams
     deadline_s: float | None = None
+    streaming: bool = True
 
 
 @dataclass(frozen=True, slots=True)

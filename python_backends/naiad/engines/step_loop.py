@@ -29,7 +29,7 @@ class StepLoop(Engine):
         stepper: the engine proper.
         max_waiting: requests beyond those in the batch; more are refused.
         poll_period_s: how often callers are asked whether they are still there.
-        max_chunks_per_s: chunks handed to sinks, over all requests. n requests in flight share it evenly: the
+        max_chunks_per_s: chunks handed to sinks, over all streams. n streams in flight share it evenly: the
             tokens of one are held until n / max_chunks_per_s seconds after its last chunk, and go with the
             first step that ends after that. First and last chunks are never held. 0: one a step.
         observer: told what the engine does, at the time it does it.
@@ -197,7 +197,7 @@ class StepLoop(Engine):
     def _emit_due(self) -> None:
         """Emit what was held long enough, of this step or an earlier one."""
         now = self._clock()
-        period_s = self._seconds_per_chunk * len(self._live)
+        period_s = self._seconds_per_chunk * sum(live.request.streaming for live in self._live.values())
         for key, live in list(self._live.items()):
             if live.held is not None and (live.sent_s is None or now - live.sent_s >= period_s):
                 live.sent_s = now

@@ -13,12 +13,16 @@ end's next step raises, and `rebuild` starts another.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
@@ -33,6 +37,9 @@ from naiad.engines.stepper import Stepper, StepResult
 __all__ = ["WorkerStepper", "main"]
 
 _log = logging.getLogger(__name__)
+_LOOK_S = 0.1  # a step that takes longer must not keep the loop from cancels and deadlines
+_SILENCE_LIMIT_S = 30.0  # a step of 256 prompt tokens takes a tenth of a second with the default model
+_LOADS = 3
 
 
 class WorkerStepper(Stepper):
@@ -52,6 +59,7 @@ class WorkerStepper(Stepper):
 
     def _start(self) -> None:
         self._socket, far = Pipe()
+        _limit_sending(self._socket)
         command = [_python(), "-m", "naiad.engines.worker", str(far.fileno())]
         self._process = subprocess.Popen(command, pass_fds=[far.fileno()], stdin=subprocess.DEVNULL)
         far.close()
@@ -65,6 +73,7 @@ class WorkerStepper(Stepper):
             self.close()
             raise EngineUnavailable(f"the engine could not load the model: {content}")
         self._limits: EngineLimits = content
+        self._heard_s = time.monotonic()
 
     @property
     def limits(self) -> EngineLimits:
@@ -82,6 +91,8 @@ class WorkerStepper(Stepper):
 
     def add(self, key: int, request: GenerationRequest) -> None:
         """Send the request over; a refusal comes back as a result."""
+        if not self._keys:
+            self._heard_s = time.monotonic()  # it had nothing to say until now
         self._keys.add(key)
         self._send(("add", key, request))
 
@@ -95,14 +106,19 @@ class WorkerStepper(Stepper):
         os.eventfd_write(self._woken, 1)
 
     def step(self) -> list[StepResult]:
-        """Wait for the results of the worker's next step, or for `wake`, which gives none.
+        """Wait a moment for the results of the worker's next step; there are none yet, or after a `wake`.
 
         Raises:
-            RuntimeError: the worker failed or died.
+            RuntimeError: the worker failed, died, or was silent for too long.
         """
-        if self._socket not in wait([self._socket, self._woken]):
-            os.eventfd_read(self._woken)
+        ready = wait([self._socket, self._woken], _LOOK_S)
+        if self._socket not in ready:
+            if ready:
+                os.eventfd_read(self._woken)
+            if time.monotonic() - self._heard_s > _SILENCE_LIMIT_S:
+                raise RuntimeError(f"the engine's process was silent for {_SILENCE_LIMIT_S:.0f} s")
             return []
+        self._heard_s = time.monotonic()
         try:
             message = self._socket.recv()
         except (EOFError, OSError):
@@ -118,9 +134,16 @@ class WorkerStepper(Stepper):
         return answers
 
     def rebuild(self) -> None:
-        """Start another worker."""
+        """Start another worker, and if that fails another: it may have been killed while it loaded."""
         self.close()
         self._keys.clear()
+        for _ in range(_LOADS - 1):
+            try:
+                self._start()
+            except EngineUnavailable:
+                _log.exception("the engine's process could not be started; trying again")
+            else:
+                return
         self._start()
 
     def close(self) -> None:
@@ -140,6 +163,15 @@ class WorkerStepper(Stepper):
             self._socket.send(command)
         except OSError:
             _log.warning("the engine's process does not take commands; its next step will tell")
+            self._heard_s = -math.inf
+
+
+def _limit_sending(connection: Connection[Any, Any]) -> None:
+    """A worker that hangs takes no commands: sending one must not hang with it."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as shared:
+        shared.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", round(_SILENCE_LIMIT_S), 0)
+        )
 
 
 def _python() -> str:
@@ -155,8 +187,8 @@ def _python() -> str:
 class _Worker:
     """The far end."""
 
-    def __init__(self, socket: Connection[Any, Any], stepper: Stepper) -> None:
-        self._socket = socket
+    def __init__(self, near: Connection[Any, Any], stepper: Stepper) -> None:
+        self._socket = near
         self._stepper = stepper
         self._keys: set[int] = set()
         self._refusals: list[tuple[int, NaiadError | None]] = []
@@ -206,22 +238,22 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s engine: %(message)s")
     from naiad.engines.openvino import OpenVinoStepper
 
-    socket: Connection[Any, Any] = Connection(int(sys.argv[1]))
-    settings, limits = socket.recv()
+    near: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    settings, limits = near.recv()
     try:
         stepper = OpenVinoStepper(settings, limits)
     except Exception as error:  # noqa: BLE001 - the near end reports it
         _log.exception("the model cannot be loaded")
-        socket.send(("failed", str(error).splitlines()[-1] if str(error) else repr(error)))
+        near.send(("failed", str(error).splitlines()[-1] if str(error) else repr(error)))
         return
-    socket.send(("ready", stepper.limits))
+    near.send(("ready", stepper.limits))
     try:
-        _Worker(socket, stepper).run()
+        _Worker(near, stepper).run()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the near end is gone
     except Exception as error:  # noqa: BLE001 - its state is lost: the near end starts another worker
         _log.exception("the engine's step failed")
-        socket.send(("failed", repr(error)))
+        near.send(("failed", repr(error)))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ class EngineRow:
         request: what to generate.
         batch_index: row of the request; None when it has one row only.
         sequence_index: which of the sequences asked for; None when it is one.
-        streaming: a response a step, or a single one at the end.
         echo_prompt: put the prompt before the answer (single response only).
         outputs: names of the outputs to send.
     """
@@ -35,9 +34,13 @@ class EngineRow:
     request: GenerationRequest
     batch_index: int | None
     sequence_index: int | None
-    streaming: bool
     echo_prompt: bool
     outputs: frozenset[str]
+
+    @property
+    def streaming(self) -> bool:
+        """A response as tokens come, or a single one at the end."""
+        return self.request.streaming
 
     def encode(self, chunk: TokenChunk, cumulative_log_prob: float) -> dict[str, Array]:
         """Write a chunk as output tensors `[1, ...]` (beam width 1); only those asked for.
@@ -128,11 +131,14 @@ def read_rows(
         exclude = exclude_input_by_default if exclude is None else exclude
         base = EngineRow(
             request=GenerationRequest(
-                request_id, _prompt(inputs, index), read_sampling(inputs, index, limits.end_ids), deadline_s
+                request_id,
+                _prompt(inputs, index),
+                read_sampling(inputs, index, limits.end_ids),
+                deadline_s,
+                streaming,
             ),
             batch_index=index if inputs.batch_size > 1 else None,
             sequence_index=None,
-            streaming=streaming,
             echo_prompt=not streaming and not exclude,
             outputs=_outputs(inputs, index, requested_outputs),
         )

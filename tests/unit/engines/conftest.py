@@ -52,13 +52,16 @@ class Bench:
         prompt: tuple[int, ...] = (5, 6, 7),
         deadline_s: float | None = None,
         sink: RecordingSink | None = None,
+        streaming: bool = True,
         **sampling: Any,
     ) -> RecordingSink:
         """Submit a request; `deadline_s` counts from now."""
         sampling.setdefault("max_tokens", 16)
         deadline = None if deadline_s is None else self.clock() + deadline_s
         sink = sink or RecordingSink()
-        self.loop.submit(GenerationRequest(name, prompt, SamplingParams(**sampling), deadline), sink)
+        self.loop.submit(
+            GenerationRequest(name, prompt, SamplingParams(**sampling), deadline, streaming), sink
+        )
         self.sinks.append(sink)
         return sink
 

@@ -45,6 +45,15 @@ def test_requests_in_flight_share_the_rate(make_bench):
     assert [_ids(sink) for sink in sinks] == [[[1], [2, 3, 4, 5], [6, 7, 8, 9]]] * 2
 
 
+def test_who_gets_a_single_answer_takes_no_share_of_the_rate(make_bench):
+    bench = make_bench(max_chunks_per_s=4)
+    sink, _ = bench.running("a"), bench.running("b", streaming=False)
+    for token in (1, 2, 3):
+        bench.stepper.advance(a=[token])
+        bench.clock.advance(0.25)
+    assert _ids(sink) == [[1], [2], [3]]
+
+
 def test_an_engine_slower_than_the_rate_has_nothing_held(make_bench):
     bench = make_bench(max_chunks_per_s=4)
     sink = bench.running("a")

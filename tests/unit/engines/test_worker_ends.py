@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from naiad.contract.errors import EngineUnavailable
+from naiad.contract.errors import DeadlineExceeded, EngineUnavailable
 from naiad.contract.generation import FinishReason
+from naiad.engines import worker
 from naiad.engines.openvino_settings import OpenVinoSettings
 from naiad.engines.worker import WorkerStepper
 from tests.harness.polling import poll
+from tests.harness.recording_sink import RecordingSink
 from tests.harness.synthetic_worker import BREAKS_STEP, DIES_AT_START, HANGS
 from tests.harness.worker_bench import LIMITS, WorkerBench, child_processes, request, with_synthetic_worker
 
@@ -104,6 +107,54 @@ def test_a_failed_step_fails_what_was_live_reveals_nothing_and_is_recovered_from
     assert bench.answers()
 
 
+def steps(stepper: WorkerStepper) -> None:
+    """Step until it raises; each waits for a tenth of a second at most."""
+    for _ in range(100):
+        stepper.step()
+
+
+def test_a_stopped_worker_keeps_no_deadline_waiting(bench: WorkerBench) -> None:
+    bench.running("other")
+    sink = RecordingSink()
+    bench.process.suspend()
+    deadline_s = time.monotonic() + 0.3
+    bench.loop.submit(replace(request("overdue", (5,), 3), deadline_s=deadline_s), sink)
+    assert type(sink.failure()) is DeadlineExceeded
+    assert time.monotonic() - deadline_s < 2
+
+
+def test_a_worker_that_is_silent_for_too_long_is_replaced(
+    bench: WorkerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_SILENCE_LIMIT_S", 0.3)
+    live = bench.running("live")
+    bench.process.suspend()
+    error = live.failure()
+    assert type(error) is EngineUnavailable
+    assert error.partial
+    assert bench.answers()
+
+
+def test_a_worker_that_dies_while_it_loads_is_followed_by_another(
+    bench: WorkerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[int] = []
+    start = WorkerStepper._start
+
+    def unlucky(stepper: WorkerStepper) -> None:
+        starts.append(1)
+        if len(starts) < 3:
+            raise EngineUnavailable("the engine's process ended while it loaded the model")
+        start(stepper)
+
+    monkeypatch.setattr(WorkerStepper, "_start", unlucky)
+    live = bench.running("live")
+    bench.process.kill()
+    assert type(live.failure()) is EngineUnavailable
+    assert bench.answers()
+    assert len(starts) == 3
+
+
 def test_a_step_says_whether_the_worker_failed_or_died(settings: OpenVinoSettings) -> None:
     """Only the log shows it, and only it tells a defect from a kill."""
     before = child_processes()
@@ -111,12 +162,12 @@ def test_a_step_says_whether_the_worker_failed_or_died(settings: OpenVinoSetting
     try:
         stepper.add(1, request("broken", (BREAKS_STEP,), 4))
         with pytest.raises(RuntimeError, match="step failed: RuntimeError"):
-            stepper.step()
+            steps(stepper)
         stepper.rebuild()
         (pid,) = child_processes() - before
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="process died"):
-            stepper.step()
+            steps(stepper)
     finally:
         stepper.close()
 
