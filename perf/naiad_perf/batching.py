@@ -56,19 +56,18 @@ def served_engine(ports: tuple[int, int, int], profile: str | None = None) -> It
     command += ["--metrics-port", metrics, *(["--profile", profile] if profile else [])]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        with Client(
-            f"127.0.0.1:{grpc}", timeouts=Timeouts(first_token_s=300, between_tokens_s=300)
-        ) as client:
+        url = f"127.0.0.1:{grpc}"
+        with Client(url) as client:
             _until_healthy(client, server)
 
-            def run(prompts: Sequence[str], tokens: int) -> Sample:
-                requests = [_request(prompt, tokens) for prompt in prompts]
-                answers, seconds = asyncio.run(_burst(f"127.0.0.1:{grpc}", requests))
-                total = sum(answer.usage.num_output_tokens or 0 for answer in answers)
-                ttfts = [answer.timings.ttft_s for answer in answers if answer.timings.ttft_s is not None]
-                return Sample(total / seconds, statistics.median(ttfts))
+        def run(prompts: Sequence[str], tokens: int) -> Sample:
+            requests = [_request(prompt, tokens) for prompt in prompts]
+            answers, seconds = asyncio.run(_burst(url, requests))
+            total = sum(answer.usage.num_output_tokens or 0 for answer in answers)
+            ttfts = [answer.timings.ttft_s for answer in answers if answer.timings.ttft_s is not None]
+            return Sample(total / seconds, statistics.median(ttfts))
 
-            yield run
+        yield run
     finally:
         server.terminate()
         try:

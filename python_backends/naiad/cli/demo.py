@@ -16,6 +16,7 @@ from rich.console import Console
 from naiad.cli.setup import Artifacts, explained, set_up
 from naiad.server.config import ServeConfig
 from naiad.server.errors import StartError
+from naiad.server.preflight import require_repository
 from naiad.server.state import Phase
 from naiad.server.supervisor import Supervisor
 from naiad_client import Client, GenerationRequest
@@ -40,11 +41,7 @@ def demo(
     It takes free ports, so a server that is running already is left alone.
     """
     with explained():
-        if not model_repository.is_dir():
-            raise StartError(
-                f"there is no model repository at {model_repository}",
-                "name one with --model-repository, or start in the folder that holds model_repository/",
-            )
+        require_repository(model_repository)
         set_up(artifacts)
         http, grpc, metrics = _free_ports(3)
         config = ServeConfig(

@@ -163,14 +163,14 @@ class WorkerStepper(Stepper):
             self._socket.send(command)
         except OSError:
             _log.warning("the engine's process does not take commands; its next step will tell")
-            self._heard_s = -math.inf
+            self._process.kill()  # it may have half a command, and can make nothing of the next
 
 
 def _limit_sending(connection: Connection[Any, Any]) -> None:
     """A worker that hangs takes no commands: sending one must not hang with it."""
     with socket.socket(fileno=os.dup(connection.fileno())) as shared:
         shared.setsockopt(
-            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", round(_SILENCE_LIMIT_S), 0)
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", math.ceil(_SILENCE_LIMIT_S), 0)
         )
 
 

@@ -84,9 +84,10 @@ def serve(
     # Plain lines on stderr: the same under a terminal, systemd and a container.
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("naiad").setLevel(logging.INFO)
-    for flag in context.args[:1]:
-        if not flag.startswith("-"):
-            raise typer.BadParameter(f"unexpected argument {flag!r}; tritonserver's flags follow two dashes")
+    if context.args and not context.args[0].startswith("-"):
+        raise typer.BadParameter(
+            f"unexpected argument {context.args[0]!r}; tritonserver's flags follow two dashes"
+        )
     config = ServeConfig(
         model_repository=model_repository,
         artifacts=artifacts,

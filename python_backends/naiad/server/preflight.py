@@ -19,7 +19,7 @@ from naiad.server.shared_memory import SHARED_MEMORY
 from naiad.settings.model_directory import MODEL_DIRECTORY_VARIABLE, resolve_model_directory
 from naiad.settings.profiles import DEFAULT_PROFILE
 
-__all__ = ["check", "problems"]
+__all__ = ["check", "problems", "require_repository"]
 
 _SHM_BYTES = 64 << 20
 _LOG_BYTES = 100 << 20
@@ -56,12 +56,20 @@ def problems(
     yield from _artifacts(config.artifacts)
 
 
-def _repository(config: ServeConfig) -> Iterator[PreflightError]:
-    if not config.model_repository.is_dir():
-        yield PreflightError(
-            f"there is no model repository at {config.model_repository}",
+def require_repository(folder: Path) -> None:
+    """Raise PreflightError unless there is a model repository."""
+    if not folder.is_dir():
+        raise PreflightError(
+            f"there is no model repository at {folder}",
             "name one with --model-repository, or start in the folder that holds model_repository/",
         )
+
+
+def _repository(config: ServeConfig) -> Iterator[PreflightError]:
+    try:
+        require_repository(config.model_repository)
+    except PreflightError as error:
+        yield error
         return
     for model in config.models:
         if not (config.model_repository / model).is_dir():

@@ -12,6 +12,8 @@ LINES = """\
 I1129 23:19:58.432459 6119 grpc_server.cc:2558] "Started GRPCInferenceService at 127.0.0.1:9101"
 W1129 23:19:58.432459 6119 pb.cc:1] "a warning"
 E1129 23:19:58.432459 6119 server.cc:241] "CudaDriverHelper has not been initialized."
+E1129 23:19:58.432459 6119 a.cc:1] "unable to create stream for ensemble: CUDA driver version is insufficient"
+W1129 23:19:58.432459 6119 a.cc:1] "failed to allocate: no pinned memory pool, falling back to non-pinned"
 E1129 23:19:58.432459 6119 model.cc:1] "failed to load 'slow'"
 a model's own words
 """

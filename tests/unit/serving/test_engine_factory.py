@@ -8,9 +8,11 @@ import pytest
 
 from naiad.contract import TENSORRT_LLM
 from naiad.contract.errors import InvalidArgument
+from naiad.contract.generation import FinishReason, GenerationRequest, SamplingParams
 from naiad.engines import Engine, NullObserver
 from naiad.serving.engine_factory import make_engine
 from naiad.settings.parameters import Parameters
+from tests.harness.recording_sink import RecordingSink
 from tests.harness.tiny_model import CONTEXT, END, OTHER_END
 
 
@@ -33,6 +35,33 @@ def test_the_engine_takes_its_limits_from_the_model_directory(model_directory: P
         assert engine.stats().max_active == 3
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize(("rate", "chunks"), [("0", 5), ("0.001", 2)])
+def test_the_rate_of_responses_decides_how_tokens_travel(
+    model_directory: Path, rate: str, chunks: int
+) -> None:
+    engine = made(model_directory, max_responses_per_s=rate)
+    try:
+        sink = RecordingSink()
+        engine.submit(GenerationRequest("", (1, 2, 3), SamplingParams(max_tokens=5)), sink)
+        assert sink.reason() is FinishReason.LENGTH
+        assert (len(sink.chunks), len(sink.ids)) == (chunks, 5)
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "value"),
+    [
+        ("synthetic", "max_responses_per_s", "-1"),
+        ("synthetic", "max_responses_per_s", "many"),
+        ("openvino", "dynamic_quantization", "maybe"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(model_directory: Path, engine: str, name: str, value: str) -> None:
+    with pytest.raises(InvalidArgument, match=name):
+        made(model_directory, engine=engine, **{name: value})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,22 +22,10 @@ from naiad.engines.worker import WorkerStepper
 from tests.harness.polling import poll
 from tests.harness.recording_sink import RecordingSink
 from tests.harness.synthetic_worker import BREAKS_STEP, DIES_AT_START, HANGS
-from tests.harness.worker_bench import LIMITS, WorkerBench, child_processes, request, with_synthetic_worker
+from tests.harness.worker_bench import LIMITS, WorkerBench, child_processes, request
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 LENGTH, CANCELLED = FinishReason.LENGTH, FinishReason.CANCELLED
-
-
-@pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OpenVinoSettings:
-    return with_synthetic_worker(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def bench(settings: OpenVinoSettings) -> Iterator[WorkerBench]:
-    made = WorkerBench(settings)
-    yield made
-    made.loop.close()
 
 
 def gone(pid: int) -> bool:
@@ -133,6 +120,22 @@ def test_a_worker_that_is_silent_for_too_long_is_replaced(
     assert type(error) is EngineUnavailable
     assert error.partial
     assert bench.answers()
+
+
+def test_a_stopped_worker_that_takes_no_more_commands_is_replaced(
+    settings: OpenVinoSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_SILENCE_LIMIT_S", 1.0)
+    bench = WorkerBench(settings)
+    try:
+        live = bench.running("live")
+        bench.process.suspend()
+        more_than_the_socket_holds = [bench.submit(f"{n}", (5,) * 200_000, 2) for n in range(4)]
+        for sink in (live, *more_than_the_socket_holds):
+            assert type(sink.failure()) is EngineUnavailable
+        assert bench.answers()
+    finally:
+        bench.loop.close()
 
 
 def test_a_worker_that_dies_while_it_loads_is_followed_by_another(

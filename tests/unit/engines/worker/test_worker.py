@@ -25,24 +25,12 @@ from naiad.tokenization import Tokenizer
 from tests.harness.polling import poll
 from tests.harness.recording_sink import RecordingSink
 from tests.harness.synthetic_worker import HANGS, RAISES, REFUSED, PromptedStepper
-from tests.harness.worker_bench import LIMITS, WorkerBench, request, with_synthetic_worker
+from tests.harness.worker_bench import LIMITS, WorkerBench, request
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 STOP, LENGTH, CANCELLED = FinishReason.STOP, FinishReason.LENGTH, FinishReason.CANCELLED
 DEADLINE_S = 60.0
 SILENCE_S = 0.2
-
-
-@pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OpenVinoSettings:
-    return with_synthetic_worker(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def bench(settings: OpenVinoSettings) -> Iterator[WorkerBench]:
-    made = WorkerBench(settings)
-    yield made
-    made.loop.close()
 
 
 class FarEnd:
