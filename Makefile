@@ -40,7 +40,7 @@ render: $(STAMP) ## render configurations and reference pages from the contract 
 
 lock: ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
-	  --extra dev pyproject.toml -o requirements.lock
+	  --extra dev --extra bench pyproject.toml -o requirements.lock
 
 perf-analyzer: $(STAMP) ## run NVIDIA's perf_analyzer; ARGS="-m tensorrt_llm_bls -i grpc ..."
 	@$(BIN)/naiad perf perf-analyzer -- $(ARGS)

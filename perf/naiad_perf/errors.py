@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-__all__ = ["InstallError", "PerfError"]
+__all__ = ["InstallError", "LoadError", "PerfError", "RecordError", "ScenarioError", "UnsupportedLoad"]
 
 
 class PerfError(Exception):
-    """Base of everything that stops a measurement before it starts."""
+    """Base of everything that stops a measurement."""
 
 
 class InstallError(PerfError):
     """A measuring tool could not be fetched or does not run here; nothing half-made is left behind."""
+
+
+class RecordError(PerfError):
+    """A record of a run is unreadable, or says what cannot have happened."""
+
+
+class LoadError(PerfError):
+    """A load generator failed as a whole; single requests that fail are records instead."""
+
+
+class UnsupportedLoad(PerfError):
+    """A load generator cannot make this kind of load; the message names both."""
+
+
+class ScenarioError(PerfError):
+    """A scenario, trace or option is wrong; the message names the place and what would be right."""

@@ -1,0 +1,1 @@
+"""Load generators, all behind `naiad_perf.drivers.base.Driver`."""
