@@ -43,10 +43,10 @@ lock: ## pin the dependencies anew (needs uv)
 	  --extra dev --extra bench pyproject.toml -o requirements.lock
 
 perf-analyzer: $(STAMP) ## run NVIDIA's perf_analyzer; ARGS="-m tensorrt_llm_bls -i grpc ..."
-	@$(BIN)/naiad perf perf-analyzer -- $(ARGS)
+	@$(BIN)/naiad bench perf-analyzer -- $(ARGS)
 
 bench-batching: setup ## in-flight batching against one stream and the bare engine; ARGS="--streams 16"
-	@$(BIN)/naiad perf batching $(ARGS)
+	@$(BIN)/naiad bench batching $(ARGS)
 
 clean: ## remove everything that was set up
 	rm -rf .artifacts

@@ -1,4 +1,4 @@
-"""`naiad perf ...`: measure a server."""
+"""`naiad bench ...`: measure a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from naiad_perf.errors import PerfError
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="perf",
+    name="bench",
     help="Measure a server.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -43,9 +43,9 @@ def run_perf_analyzer(
 
     For example:
 
-    - `naiad perf perf-analyzer -- --help`
+    - `naiad bench perf-analyzer -- --help`
 
-    - `naiad perf perf-analyzer -- -m ensemble -i grpc -u localhost:8001 --streaming --input-data in.json`
+    - `naiad bench perf-analyzer -- -m ensemble -i grpc -u localhost:8001 --streaming --input-data in.json`
     """
     try:
         status = perf_analyzer.run(arguments or [], artifacts, _tell)

@@ -9,7 +9,7 @@ from naiad.cli.setup import setup
 from naiad.server.cli import SERVE_CONTEXT, serve
 from naiad_build.cli import app as build
 from naiad_client.cli import app as client
-from naiad_perf.cli import app as perf
+from naiad_perf.cli import app as bench
 
 __all__ = ["main"]
 
@@ -34,7 +34,7 @@ app.command()(demo)
 app.command(context_settings=SERVE_CONTEXT)(serve)
 app.add_typer(client)
 app.add_typer(build, name="build")
-app.add_typer(perf, name="perf")
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from naiad.cli.main import app
 
-COMMANDS = ("setup", "demo", "serve", "ask", "chat", "models", "health", "build", "perf")
-GROUPS = {"build": ("prepare", "show", "render"), "perf": ("perf-analyzer", "batching")}
+COMMANDS = ("setup", "demo", "serve", "ask", "chat", "models", "health", "build", "bench")
+GROUPS = {"build": ("prepare", "show", "render"), "bench": ("perf-analyzer", "batching")}
 EVERY_COMMAND: list[tuple[str, ...]] = [(name,) for name in COMMANDS] + [
     (group, name) for group, names in GROUPS.items() for name in names
 ]
@@ -57,7 +57,7 @@ def test_without_a_command_the_help_is_shown_and_the_status_is_that_of_wrong_usa
     assert listed(result.output) == set(COMMANDS)
 
 
-@pytest.mark.parametrize("words", [("nonsense",), ("build", "nonsense"), ("perf", "nonsense")], ids=" ".join)
+@pytest.mark.parametrize("words", [("nonsense",), ("build", "nonsense"), ("bench", "nonsense")], ids=" ".join)
 def test_an_unknown_command_is_refused_by_name(words: tuple[str, ...]) -> None:
     result = run(*words)
     assert result.exit_code == 2
@@ -73,7 +73,7 @@ def test_an_unknown_option_is_refused_by_name() -> None:
 
 def test_every_command_that_the_readme_runs_exists() -> None:
     text = README.read_text("utf-8")
-    run_there = set(re.findall(r"^\$ \S*naiad ((?:build |perf )?[a-z][a-z-]*)", text, re.MULTILINE))
-    run_there |= set(re.findall(r"`naiad ((?:build |perf )?[a-z][a-z-]*)", text))
+    run_there = set(re.findall(r"^\$ \S*naiad ((?:build |bench )?[a-z][a-z-]*)", text, re.MULTILINE))
+    run_there |= set(re.findall(r"`naiad ((?:build |bench )?[a-z][a-z-]*)", text))
     assert run_there
     assert {tuple(words.split()) for words in run_there} <= set(EVERY_COMMAND)
