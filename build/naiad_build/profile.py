@@ -38,6 +38,7 @@ class Profile(BaseModel):
         max_queue_delay_microseconds: how long the engine's and tokenizers' batchers wait for more requests.
         max_queue_size: of Triton's own queue in front of engine and tokenizers; 0 is unlimited.
         instances: processes of the stateless models.
+        hourly_price_usd: of the machine this profile is meant for; only costs of measurements use it.
         parameters: model name -> parameter -> value, over the contract's defaults.
     """
 
@@ -51,6 +52,7 @@ class Profile(BaseModel):
     max_queue_delay_microseconds: int = Field(default=0, ge=0)
     max_queue_size: int = Field(default=0, ge=0)
     instances: Instances = Instances()
+    hourly_price_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     parameters: dict[str, dict[str, str]] = {}
 
     @field_validator("parameters", mode="before")
