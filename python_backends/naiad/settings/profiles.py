@@ -1,4 +1,4 @@
-"""Deployment profiles as far as a running system needs them: which is the default, and what its machine costs.
+"""Deployment profiles as far as a running system needs them: the default one, and what its machine costs.
 
 `config.pbtxt` itself is the default profile; the others are `configs/<profile>.pbtxt`.
 """
