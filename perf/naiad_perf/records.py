@@ -93,7 +93,10 @@ class ServerFigures:
         requests: requests that succeeded.
         failed: requests that failed.
         queue_ns: time in Triton's queue, summed over requests.
-        compute_ns: time in the model, summed over requests.
+        compute_ns: time in the model, summed over requests; None for streaming (decoupled) models of
+            Triton's Python backend, of which Triton counts only the handing over.
+        engine_queue_ns: from a request's arrival at the engine to its first step, summed, as Naiad counts.
+        engine_ns: from a request's arrival at the engine to its last token, summed, as Naiad counts.
         kv_tokens_peak: most tokens of KV cache in use at once, as sampled.
         kv_tokens_max: tokens the KV cache holds.
         cpu_s: processor time of the server's processes.
@@ -103,6 +106,8 @@ class ServerFigures:
     failed: int | None = None
     queue_ns: int | None = None
     compute_ns: int | None = None
+    engine_queue_ns: int | None = None
+    engine_ns: int | None = None
     kv_tokens_peak: int | None = None
     kv_tokens_max: int | None = None
     cpu_s: float | None = None
