@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["InstallError", "LoadError", "PerfError", "RecordError", "ScenarioError", "UnsupportedLoad"]
+__all__ = [
+    "InstallError",
+    "LoadAborted",
+    "LoadError",
+    "PerfError",
+    "RecordError",
+    "ScenarioError",
+    "UnsupportedLoad",
+]
 
 
 class PerfError(Exception):
@@ -19,6 +27,10 @@ class RecordError(PerfError):
 
 class LoadError(PerfError):
     """A load generator failed as a whole; single requests that fail are records instead."""
+
+
+class LoadAborted(LoadError):
+    """A load generator gave up because requests failed, and kept no record of any; again would end alike."""
 
 
 class UnsupportedLoad(PerfError):

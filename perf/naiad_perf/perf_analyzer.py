@@ -22,7 +22,7 @@ from pathlib import Path
 from naiad_perf.errors import InstallError
 from naiad_perf.newer_libraries import fetch_libraries, loader_prefix, newer_release
 
-__all__ = ["VERSION", "install", "is_installed", "locate", "run"]
+__all__ = ["VERSION", "environment", "install", "is_installed", "locate", "run"]
 
 VERSION = "2.60.0"
 _SHA256 = "23ef56b107ae9233e5cf09fbdf508dd9b936a52f1bae2f63f53c8117087b3f25"
@@ -115,13 +115,27 @@ def run(arguments: Sequence[str], artifacts: Path = _ARTIFACTS, report: Report =
     with (
         _handled(signal.SIGINT, lambda *_: None),  # the terminal sends it to perf_analyzer as well
         _handled(signal.SIGTERM, stop),
-        subprocess.Popen(command, env=_environment()) as process,
+        subprocess.Popen(command, env=environment()) as process,
     ):
         running.append(process)
         if asked_to_stop:  # while it was being started
             process.terminate()
         status = process.wait()
     return status if status >= 0 else 128 - status
+
+
+def environment(address: str = "") -> dict[str, str]:
+    """Return the environment to start the program in.
+
+    Libraries of this system are left out where the program has a C library of its own, which cannot load
+    them. An `address` (``host:port``) on this machine is reached without a proxy.
+    """
+    dropped = {"LD_PRELOAD", "LD_LIBRARY_PATH"} if _needs_libraries() else set()
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    host = address.rpartition(":")[0].strip("[]")
+    if host in {"localhost", "::1"} or host.startswith("127."):
+        kept["no_proxy"] = ",".join(filter(None, (kept.get("no_proxy") or kept.get("NO_PROXY"), host)))
+    return kept
 
 
 @contextmanager
@@ -162,12 +176,6 @@ def _glibc() -> tuple[int, int] | None:
 
 def _needs_libraries() -> bool:
     return (_glibc() or (0, 0)) < _GLIBC_NEEDED
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without libraries of this system, which another C library cannot load."""
-    dropped = {"LD_PRELOAD", "LD_LIBRARY_PATH"} if _needs_libraries() else set()
-    return {name: value for name, value in os.environ.items() if name not in dropped}
 
 
 @contextmanager
@@ -234,7 +242,7 @@ def _try_out(command: list[str]) -> None:
             capture_output=True,
             text=True,
             check=False,
-            env=_environment(),
+            env=environment(),
             timeout=60,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

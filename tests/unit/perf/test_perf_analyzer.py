@@ -147,7 +147,7 @@ def test_the_systems_own_libraries_are_not_preloaded_into_another_c_library(
 ) -> None:
     monkeypatch.setenv("LD_PRELOAD", "libjemalloc.so.2")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
-    assert not {"LD_PRELOAD", "LD_LIBRARY_PATH"} & perf_analyzer._environment().keys()
+    assert not {"LD_PRELOAD", "LD_LIBRARY_PATH"} & perf_analyzer.environment().keys()
 
 
 # --- installing --------------------------------------------------------------------------------------------
