@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := python_backends client perf build tests model_repository
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check format render lock perf-analyzer bench-batching clean
+.PHONY: help setup demo serve test check format render lock bench perf-analyzer bench-batching clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,6 +41,9 @@ render: $(STAMP) ## render configurations and reference pages from the contract 
 lock: ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
 	  --extra dev --extra bench pyproject.toml -o requirements.lock
+
+bench: setup ## measure a scenario and write a report; ARGS="cpu_rate --repeats 5", by default quick
+	@$(BIN)/naiad bench sweep $(or $(ARGS),quick)
 
 perf-analyzer: $(STAMP) ## run NVIDIA's perf_analyzer; ARGS="-m tensorrt_llm_bls -i grpc ..."
 	@$(BIN)/naiad bench perf-analyzer -- $(ARGS)

@@ -12,21 +12,21 @@ from rich.console import Console
 from naiad_perf import perf_analyzer
 from naiad_perf.batching import bare_engine, measure, served_engine, summary, table
 from naiad_perf.errors import PerfError
+from naiad_perf.sweep_command import scenarios, sweep
 
 __all__ = ["app"]
 
 app = typer.Typer(
     name="bench",
-    help="Measure a server.",
+    help="Measure servers: sweeps over scenarios, and the load generators they use.",
+    epilog="A first sweep, of a minute:  naiad bench sweep quick",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 _errors = Console(stderr=True)
 
-
-@app.callback()
-def _group() -> None:
-    """Measure a server."""  # a callback keeps the command's name needed while there is only one
+app.command()(sweep)
+app.command()(scenarios)
 
 
 @app.command("perf-analyzer")

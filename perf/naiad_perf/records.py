@@ -13,9 +13,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from naiad_perf.errors import RecordError
 
 __all__ = ["Outcome", "RequestRecord", "Run", "RunFacts", "ServerFigures", "read_run", "write_run"]
@@ -182,27 +179,43 @@ class Run:
         return tuple(record for record in self.measured if record.outcome is Outcome.OK)
 
 
-_SCHEMA = pa.schema(
-    [
-        pa.field("index", pa.int64(), nullable=False),
-        pa.field("intended_ns", pa.int64(), nullable=False),
-        pa.field("sent_ns", pa.int64(), nullable=False),
-        pa.field("response_ns", pa.list_(pa.int64()), nullable=False),
-        pa.field("response_tokens", pa.list_(pa.int32()), nullable=False),
-        pa.field("ended_ns", pa.int64()),
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("error", pa.string(), nullable=False),
-        pa.field("input_tokens", pa.int32()),
-        pa.field("warm_up", pa.bool_(), nullable=False),
-    ]
-)
+def _arrow() -> tuple[Any, Any]:
+    """Import pyarrow and its Parquet part only when they are needed: they belong to the extra `bench`."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise RecordError(f"records of runs need pyarrow, of the extra naiad[bench]: {error}") from error
+    return pyarrow, pyarrow.parquet
+
+
+def _schema(pa: Any) -> Any:
+    return pa.schema(
+        [
+            pa.field("index", pa.int64(), nullable=False),
+            pa.field("intended_ns", pa.int64(), nullable=False),
+            pa.field("sent_ns", pa.int64(), nullable=False),
+            pa.field("response_ns", pa.list_(pa.int64()), nullable=False),
+            pa.field("response_tokens", pa.list_(pa.int32()), nullable=False),
+            pa.field("ended_ns", pa.int64()),
+            pa.field("outcome", pa.string(), nullable=False),
+            pa.field("error", pa.string(), nullable=False),
+            pa.field("input_tokens", pa.int32()),
+            pa.field("warm_up", pa.bool_(), nullable=False),
+        ]
+    )
 
 
 def write_run(run: Run, path: Path) -> None:
-    """Write a run as Parquet; the file appears whole or not at all."""
+    """Write a run as Parquet; the file appears whole or not at all.
+
+    Raises:
+        RecordError: pyarrow is missing.
+    """
+    pa, pq = _arrow()
     rows = [{**asdict(record), "outcome": record.outcome.value} for record in run.requests]
     facts = {"format": _FORMAT, **asdict(run.facts)}
-    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+    table = pa.Table.from_pylist(rows, schema=_schema(pa))
     table = table.replace_schema_metadata({_FACTS_KEY: json.dumps(facts).encode()})
     making = path.with_name(f".{path.name}.{os.getpid()}")
     pq.write_table(table, making, compression="zstd")
@@ -213,8 +226,9 @@ def read_run(path: Path) -> Run:
     """Read what `write_run` wrote.
 
     Raises:
-        RecordError: the file is no such record, or of another format.
+        RecordError: the file is no such record, or of another format; or pyarrow is missing.
     """
+    pa, pq = _arrow()
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:

@@ -219,12 +219,13 @@ def _unique(what: str, names: list[str]) -> None:
         raise ValueError(f"{what}: {', '.join(twice)} is there twice; give each a name of its own")
 
 
-def read_scenario(path: Path, trace: Path | None = None) -> Scenario:
+def read_scenario(path: Path, trace: Path | None = None, *, need_trace: bool = True) -> Scenario:
     """Read a scenario; its trace's path becomes absolute.
 
     Args:
         path: YAML file.
         trace: takes the place of the trace's `file`.
+        need_trace: False: a replay that names no file is fine, for it is only looked at.
 
     Raises:
         ScenarioError: something in it is wrong; the message has a line for each fault.
@@ -236,6 +237,8 @@ def read_scenario(path: Path, trace: Path | None = None) -> Scenario:
         return scenario
     given = trace if trace is not None else scenario.trace.file
     if given is None:
+        if not need_trace:
+            return scenario
         source = scenario.trace.format.source
         raise ScenarioError(f"{path} replays a trace: name its file with --trace ({source})")
     file = given.absolute() if trace is not None else (path.parent / given).absolute()

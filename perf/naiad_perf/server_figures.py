@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from tritonclient.grpc import service_pb2
 
 from naiad.server.endpoints import parse_metrics
+from naiad_client import ConnectFailed, NaiadError
 from naiad_perf.records import ServerFigures
 
 __all__ = ["ModelFacts", "ServerWatch", "TritonCalls", "read_metrics"]
@@ -98,7 +99,7 @@ class ServerWatch:
         metrics: Callable[[], dict[str, float]],
         cpu_s: Callable[[], float | None],
     ) -> None:
-        """Prepare; `start` looks for the first time.
+        """Prepare; entering looks for the first time.
 
         Args:
             triton: to ask for statistics.
@@ -112,6 +113,8 @@ class ServerWatch:
         self._cpu_s = cpu_s
         self._kv_peak: int | None = None
         self._kv_max: int | None = None
+        self.outage = False
+        """Whether the server could not be reached at some time during the run."""
         self._stop = threading.Event()
         self._sampler: threading.Thread | None = None
 
@@ -164,6 +167,12 @@ class ServerWatch:
             if used is not None:
                 self._kv_peak = max(used, self._kv_peak or 0)
                 self._kv_max = most
+            try:
+                self._triton.call("ServerLive", service_pb2.ServerLiveRequest(), timeout_s=_TIMEOUT_S)
+            except ConnectFailed:
+                self.outage = True
+            except NaiadError:  # slow is not away
+                pass
             if self._stop.wait(SAMPLE_PERIOD_S):
                 return
 
@@ -199,13 +208,14 @@ class ServerWatch:
         statistics = [each.inference_stats for each in models]
         if self._model.ensemble:
             return int(sum(each.success.ns - each.queue.ns for each in statistics))
-        if not self._model.decoupled:
-            parts = [(each.compute_input, each.compute_infer, each.compute_output) for each in statistics]
-        else:
+        parts: list[tuple[Any, ...]]
+        if self._model.decoupled:
             responses = [response for each in models for response in each.response_stats.values()]
             if not responses:
                 return None
             parts = [(each.compute_infer, each.compute_output) for each in responses]
+        else:
+            parts = [(each.compute_input, each.compute_infer, each.compute_output) for each in statistics]
         return int(sum(part.ns for each in parts for part in each))
 
 

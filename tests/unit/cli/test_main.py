@@ -11,7 +11,10 @@ from typer.testing import CliRunner, Result
 from naiad.cli.main import app
 
 COMMANDS = ("setup", "demo", "serve", "ask", "chat", "models", "health", "build", "bench")
-GROUPS = {"build": ("prepare", "show", "render"), "bench": ("perf-analyzer", "batching")}
+GROUPS = {
+    "build": ("prepare", "show", "render"),
+    "bench": ("sweep", "scenarios", "perf-analyzer", "batching"),
+}
 EVERY_COMMAND: list[tuple[str, ...]] = [(name,) for name in COMMANDS] + [
     (group, name) for group, names in GROUPS.items() for name in names
 ]

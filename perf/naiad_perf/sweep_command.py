@@ -1,0 +1,278 @@
+"""`naiad bench sweep` and `naiad bench scenarios`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from naiad.contract.errors import InvalidArgument
+from naiad.settings.profiles import hourly_price_usd
+from naiad_perf.drivers.registry import DRIVERS, make_driver
+from naiad_perf.environment import describe_environment
+from naiad_perf.error_budget import overruns
+from naiad_perf.errors import PerfError, ScenarioError
+from naiad_perf.metrics import Slos
+from naiad_perf.plan import plan_runs, points_of
+from naiad_perf.results import read_results, summarise
+from naiad_perf.scenario import (
+    SCENARIOS_FOLDER,
+    Scenario,
+    find_scenario,
+    read_scenario,
+    supplied_scenarios,
+)
+from naiad_perf.servers import Servers
+from naiad_perf.sweep import FailedRun, Sweep
+from naiad_perf.sweep_display import SweepDisplay, results_table
+from naiad_perf.sweep_folder import SweepFolder
+from naiad_perf.traces import TraceRow, read_trace
+from naiad_perf.workload import make_workload
+
+__all__ = ["scenarios", "sweep"]
+
+_FAILED, _WRONG, _OVER_BUDGET = 1, 2, 3
+_output = Console(width=None if sys.stdout.isatty() else 160)  # a pipe has no width of its own
+_errors = Console(stderr=True)
+
+
+def scenarios() -> None:
+    """List the scenarios that come with Naiad; a scenario of your own is a YAML file like theirs."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("scenario", "points x subjects x repeats", "what"):
+        table.add_column(heading, no_wrap=True)
+    for path in supplied_scenarios():
+        found = read_scenario(path, need_trace=False)
+        size = f"{len(points_of(found))} x {len(found.subjects)} x {found.repeats}"
+        table.add_row(path.stem, size, found.summary)
+    _output.print(table)
+    _output.print(f"They are in {SCENARIOS_FOLDER}", style="dim", highlight=False, soft_wrap=True)
+
+
+def sweep(
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            help="YAML file, or the name of a supplied scenario (`naiad bench scenarios` lists them)."
+        ),
+    ],
+    trace: Annotated[Path | None, typer.Option(help="Trace to replay, plain or gzipped.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results.  [default: ARTIFACTS/bench/NAME]")
+    ] = None,
+    driver: Annotated[
+        str | None, typer.Option(help=f"Load generator instead of the scenario's: {', '.join(DRIVERS)}.")
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Repeats instead of the scenario's.")] = None,
+    anew: Annotated[bool, typer.Option("--anew", help="Throw finished runs away and start over.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would run, and start nothing.")
+    ] = False,
+    artifacts: Annotated[Path, typer.Option(help="Folder of servers, models, tools and results.")] = Path(
+        ".artifacts"
+    ),
+) -> None:
+    """Measure a scenario: its models and profiles under all its loads, in interleaved repeats.
+
+    Servers for the profiles are started and stopped by it. Each run is kept as one Parquet file the moment it
+    is finished. Ctrl-C keeps what is finished; the same command again goes on from there. A server that dies
+    in the middle of a run is waited for, and that run is made anew. The end is a table and a report.
+
+    A minute, to see that it works:  naiad bench sweep quick
+
+    What it would do:  naiad bench sweep cpu_concurrency --dry-run
+
+    Five repeats instead:  naiad bench sweep cpu_rate --repeats 5
+
+    A real service's arrivals:  naiad bench sweep mooncake_replay --trace conversation_trace.jsonl.gz
+
+    Your own:  naiad bench sweep mine.yaml --out results/mine
+
+    Exit status: 0 all measured; 1 something could not be measured; 2 the scenario or an option is wrong;
+    3 more requests failed than the error budget allows; 130 interrupted.
+    """
+    try:
+        path = find_scenario(scenario)
+        wanted = _changed(read_scenario(path, trace), driver, repeats)
+        folder = SweepFolder(out if out is not None else artifacts / "bench" / wanted.name)
+        rows = _rows(wanted)
+        for point in points_of(wanted):  # too few rows of a trace are known before anything starts
+            make_workload(wanted, point, rows, "check")
+        if dry_run:
+            _show_plan(wanted, folder)
+            return
+        with _stoppable(), folder.held():
+            folder.begin(wanted, path.read_text(encoding="utf-8"), anew=anew)
+            failed = _measure(wanted, rows, folder, artifacts)
+            status = _conclude(wanted, folder, failed)
+    except ScenarioError as error:
+        _complain(error)
+        raise typer.Exit(_WRONG) from error
+    except PerfError as error:
+        _complain(error)
+        raise typer.Exit(_FAILED) from error
+    except _Stopped as stopped:
+        again = f"naiad bench sweep {scenario}"
+        _errors.print(
+            f"stopped; finished runs are in {folder.path}. The same command goes on from there: {again} ...",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(128 + stopped.number) from None
+    raise typer.Exit(status)
+
+
+class _Stopped(BaseException):
+    """A signal asked to stop."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a sweep as Ctrl-C does: load generator and servers first."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    previous = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise _Stopped(error.args[0] if error.args else signal.SIGINT) from None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _changed(scenario: Scenario, driver: str | None, repeats: int | None) -> Scenario:
+    """Return the scenario with the options given, its drivers known to exist."""
+    changes: dict[str, object] = {}
+    if driver is not None:
+        subjects = tuple(subject.model_copy(update={"driver": None}) for subject in scenario.subjects)
+        changes |= {"driver": driver, "subjects": subjects}
+    if repeats is not None:
+        changes["repeats"] = repeats
+    changed = scenario.model_copy(update=changes)
+    for name in {changed.driver, *(subject.driver for subject in changed.subjects if subject.driver)}:
+        make_driver(name)
+    return changed
+
+
+def _rows(scenario: Scenario) -> list[TraceRow]:
+    trace = scenario.trace
+    if trace is None or trace.file is None:
+        return []
+    return read_trace(trace.file, trace.format, trace.offset, trace.limit)
+
+
+def _measure(
+    scenario: Scenario, rows: list[TraceRow], folder: SweepFolder, artifacts: Path
+) -> tuple[FailedRun, ...]:
+    """Make all runs that are missing."""
+    if all(run.name in folder.finished() for run in plan_runs(scenario)):
+        return ()
+    slos = Slos(**scenario.slos.model_dump())
+    with (
+        SweepDisplay(_errors, slos) as display,
+        Servers(scenario.subjects, artifacts, folder.path) as servers,
+    ):
+        made = Sweep(
+            scenario,
+            rows,
+            folder,
+            servers,
+            lambda name: make_driver(name, artifacts),
+            display,
+            environment=_environment(scenario),
+            prices=_prices(scenario),
+        )
+        for subject in scenario.subjects:
+            display.waiting(f"starting the server for {servers.of(subject).name}")
+            servers.of(subject).wait_healthy(subject.model, display.waiting)
+        return made.run()
+
+
+def _environment(scenario: Scenario) -> Mapping[str, str]:
+    found = describe_environment()
+    trace = scenario.trace
+    if trace is not None and trace.file is not None:
+        found["trace"] = (
+            f"{trace.file.name} ({trace.format.source}), lengths divided by {trace.divide_lengths_by:g}"
+            + (", arrivals stretched as named by the point" if scenario.load.replay else "")
+        )
+    return found
+
+
+def _prices(scenario: Scenario) -> dict[str, float | None]:
+    try:
+        return {
+            subject.name: subject.hourly_price_usd
+            or (hourly_price_usd(subject.profile) if subject.profile else None)
+            for subject in scenario.subjects
+        }
+    except InvalidArgument as error:
+        raise ScenarioError(error.message) from error
+
+
+def _conclude(scenario: Scenario, folder: SweepFolder, failed: tuple[FailedRun, ...]) -> int:
+    """Print the table, write the report, and return the exit status."""
+    results = read_results(folder.path, Slos(**scenario.slos.model_dump()))
+    _output.print(results_table(summarise(results)))
+    _output.print("medians of the repeats, ± half the way from lowest to highest", style="dim")
+    for run in failed:
+        _complain(PerfError(f"not measured: {run.name}: {run.reason}"))
+    over = overruns(results, scenario.error_budget)
+    for each in over:
+        _complain(PerfError(str(each)))
+    if failed:
+        return _FAILED
+    return _OVER_BUDGET if over else 0
+
+
+def _show_plan(scenario: Scenario, folder: SweepFolder) -> None:
+    runs = plan_runs(scenario)
+    rows = _rows(scenario)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("point", "requests", "warm-up", "input tokens", "output tokens", "lasts at least"):
+        table.add_column(heading, justify="left" if heading == "point" else "right", no_wrap=True)
+    for point in points_of(scenario):
+        load = make_workload(scenario, point, rows, "plan")
+        due_ns = getattr(load.load, "due_ns", ())
+        table.add_row(
+            point.name,
+            str(len(load.prompts) - load.warm_up),
+            str(load.warm_up),
+            f"{load.input_tokens:.0f}",
+            f"{load.output_tokens:.0f}",
+            f"{due_ns[-1] / 1e9:.0f} s" if due_ns else "",
+        )
+    _output.print(table)
+    subjects = ", ".join(
+        f"{subject.name} ({subject.model}, {subject.profile or 'a running server'}, "
+        f"{subject.driver or scenario.driver})"
+        for subject in scenario.subjects
+    )
+    done = sum(run.name in folder.finished() for run in runs)
+    for line in (
+        f"subjects: {subjects}",
+        f"runs: {len(runs)} in {scenario.repeats} interleaved repeats; finished in {folder.path}: {done}",
+    ):
+        _output.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _complain(error: Exception) -> None:
+    _errors.print("error:", style="bold red", end=" ")
+    _errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
