@@ -13,6 +13,7 @@ from naiad.contract.errors import Draining, EngineStalled, EngineUnavailable, pa
 from naiad_perf import perf_analyzer
 from naiad_perf.drivers.base import Driven, Driver
 from naiad_perf.drivers.intended import freed_places, scheduled
+from naiad_perf.drivers.limits import longest_s, places
 from naiad_perf.drivers.perf_analyzer_files import (
     Answer,
     asked,
@@ -22,13 +23,12 @@ from naiad_perf.drivers.perf_analyzer_files import (
 )
 from naiad_perf.drivers.process import Ended, last_lines, run_tool
 from naiad_perf.errors import LoadAborted, LoadError, UnsupportedLoad
-from naiad_perf.load import ClosedLoop, LoadTask, OpenLoop
+from naiad_perf.load import LoadTask, OpenLoop
 from naiad_perf.records import Outcome, RequestRecord
 
 __all__ = ["PerfAnalyzerDriver", "records"]
 
 _MOST_THREADS = 16
-_MARGIN_S = 60.0
 _GAVE_UP = re.compile(r"Failed to (?:retrieve results|maintain requested)")
 _REASON = re.compile(r"^Thread \[\d+\] had error: (.+)$", re.MULTILINE)
 
@@ -79,7 +79,7 @@ class PerfAnalyzerDriver(Driver):
             command,
             name=self.name,
             log=log,
-            limit_s=_limit_s(task),
+            limit_s=longest_s(task),
             port=int(task.grpc_url.rpartition(":")[2]),
             env=perf_analyzer.environment(task.grpc_url),
             hopeless=lambda: _GAVE_UP.search(log.read_text(errors="replace")) is not None,
@@ -97,7 +97,7 @@ class PerfAnalyzerDriver(Driver):
             write_intervals(intervals, task.load)
             load = ["--request-intervals", str(intervals)]
         else:
-            load = ["--concurrency-range", str(_places(task))]
+            load = ["--concurrency-range", str(places(task))]
         return [
             "-m", task.model, "-u", task.grpc_url, "-i", "grpc", "--streaming", "--async", *load,
             "--input-data", str(data), "--request-count", str(len(task.prompts)),
@@ -142,10 +142,9 @@ def _intended(task: LoadTask, thread: int, own: Sequence[Answer]) -> list[int]:
     sent = [answer.sent_ns for answer in own]
     if isinstance(task.load, OpenLoop):
         return sent  # replaced once all are known
-    threads = _threads(task)
-    places = len(range(thread, _places(task), threads))
+    own_places = len(range(thread, places(task), _threads(task)))
     try:
-        return freed_places(sent, [answer.ended_ns for answer in own], places)
+        return freed_places(sent, [answer.ended_ns for answer in own], own_places)
     except ValueError as error:
         raise LoadError(f"perf_analyzer did not keep its concurrency: {error}") from error
 
@@ -166,21 +165,9 @@ def _record(task: LoadTask, index: int, answer: Answer, intended_ns: int) -> Req
     )
 
 
-def _places(task: LoadTask) -> int:
-    """Requests at a time; perf_analyzer refuses more than there are requests."""
-    wanted = task.load.concurrency if isinstance(task.load, ClosedLoop) else len(task.prompts)
-    return min(wanted, len(task.prompts))
-
-
 def _threads(task: LoadTask) -> int:
     """Not more than requests: a thread whose share is none sends without end."""
-    return min(_places(task), _MOST_THREADS)
-
-
-def _limit_s(task: LoadTask) -> float:
-    if isinstance(task.load, OpenLoop):
-        return task.load.due_ns[-1] / 1e9 + task.timeout_s + _MARGIN_S
-    return -(-len(task.prompts) // _places(task)) * task.timeout_s + _MARGIN_S
+    return min(places(task), _MOST_THREADS)
 
 
 def _check_end(ended: Ended, log: Path) -> None:

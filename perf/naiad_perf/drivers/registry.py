@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from naiad_perf.drivers.base import Driver
+from naiad_perf.drivers.locust_driver import LocustDriver
 from naiad_perf.drivers.perf_analyzer_driver import PerfAnalyzerDriver
 from naiad_perf.errors import ScenarioError
 
@@ -14,6 +15,7 @@ __all__ = ["DEFAULT_DRIVER", "DRIVERS", "make_driver"]
 
 DRIVERS: dict[str, Callable[[Path], Driver]] = {
     PerfAnalyzerDriver.name: PerfAnalyzerDriver,
+    LocustDriver.name: LocustDriver,
 }
 """Name -> constructor, which takes the folder for fetched programs."""
 
