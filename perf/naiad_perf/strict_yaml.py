@@ -57,6 +57,8 @@ def validated(model: type[_Model], content: object, source: str) -> _Model:
 def _said(fault: Any) -> str:
     if fault["type"] == "model_type":
         return f"must be a mapping of settings, not {fault['input']!r}"
+    if fault["type"] == "too_short":
+        return "must not be empty"
     if fault["type"] == "tuple_type":
         return "must be a list"
     text = str(fault["msg"]).removeprefix("Value error, ")

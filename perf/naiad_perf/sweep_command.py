@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -120,9 +121,10 @@ def sweep(
         _complain(error)
         raise typer.Exit(_FAILED) from error
     except _Stopped as stopped:
-        again = f"naiad bench sweep {scenario}"
+        again = shlex.join(word for word in ("naiad", *sys.argv[1:]) if word != "--anew")
         _errors.print(
-            f"stopped; finished runs are in {folder.path}. The same command goes on from there: {again} ...",
+            f"stopped; {len(folder.finished())} runs are finished and kept in {folder.path}\n"
+            f"to go on from there: {again}",
             markup=False,
             highlight=False,
             soft_wrap=True,
@@ -202,7 +204,9 @@ def _measure(
         for subject in scenario.subjects:
             display.waiting(f"starting the server for {servers.of(subject).name}")
             servers.of(subject).wait_healthy(subject.model, display.waiting)
-        return made.run()
+        failed = made.run()
+        display.waiting("stopping the servers")
+        return failed
 
 
 def _environment(scenario: Scenario) -> Mapping[str, str]:

@@ -50,6 +50,7 @@ class SweepDisplay:
             TextColumn("{task.description}"),
             TextColumn("[dim]{task.fields[last]}"),
             console=console,
+            refresh_per_second=2,  # drawing takes time from what is measured
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("starting", total=None, left="", last="")
