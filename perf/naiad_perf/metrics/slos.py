@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field
 
-from naiad_perf.errors import ScenarioError
+from naiad_perf.strict_yaml import StrictModel, read_yaml, validated
 
 __all__ = ["Promise", "Slos", "read_promise"]
 
@@ -42,22 +42,24 @@ class Promise:
     error_budget: float | None = None
 
 
-class _SlosFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    ttft_ms: float | None = Field(default=None, gt=0)
-    tpot_ms: float | None = Field(default=None, gt=0)
-    latency_ms: float | None = Field(default=None, gt=0)
+_Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _SlosFile(StrictModel):
+    ttft_ms: _Milliseconds | None = None
+    tpot_ms: _Milliseconds | None = None
+    latency_ms: _Milliseconds | None = None
 
 
 class _PromiseFile(BaseModel):
-    """The part of a scenario that is a promise; the rest is not read here."""
+    """The part of a scenario that is a promise, the rest is not read; without a budget, nothing may fail."""
 
     slos: _SlosFile = _SlosFile()
-    error_budget: float | None = Field(default=None, ge=0, le=1)
+    error_budget: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
 
 
 def read_promise(folder: Path) -> Promise:
-    """Read `slos` and `error_budget` of the scenario kept beside a sweep's records; none of both is no error.
+    """Read `slos` and `error_budget` of the scenario kept beside a sweep's runs; no file promises nothing.
 
     Raises:
         ScenarioError: the file is there, but these keys of it are wrong; the message names them.
@@ -65,13 +67,5 @@ def read_promise(folder: Path) -> Promise:
     path = folder / "scenario.yaml"
     if not path.exists():
         return Promise()
-    try:
-        content = _PromiseFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ScenarioError(f"{path} is not readable YAML: {error}") from error
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors()
-        )
-        raise ScenarioError(f"{path}: {wrong}") from error
+    content = validated(_PromiseFile, read_yaml(path), str(path))
     return Promise(Slos(**content.slos.model_dump()), content.error_budget)

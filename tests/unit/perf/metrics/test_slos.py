@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from naiad_perf.errors import ScenarioError
 from naiad_perf.metrics import Promise, Slos, read_promise
+from naiad_perf.scenario import Scenario
+from naiad_perf.scenario import Slos as ScenarioSlos
 
 
 def test_a_scenario_s_promise_is_read_and_the_rest_of_it_ignored(tmp_path):
@@ -15,12 +19,20 @@ def test_a_scenario_s_promise_is_read_and_the_rest_of_it_ignored(tmp_path):
     assert read_promise(tmp_path) == Promise(Slos(500, 50, 5000), 0.01)
 
 
-@pytest.mark.parametrize("text", [None, "", "name: mine\n", "slos: {}\n"])
-def test_without_a_promise_nothing_is_promised(tmp_path, text):
-    if text is not None:
-        (tmp_path / "scenario.yaml").write_text(text)
-    assert read_promise(tmp_path) == Promise()
-    assert read_promise(tmp_path).slos.stated == {}
+def test_without_a_scenario_nothing_is_promised(tmp_path):
+    assert read_promise(tmp_path) == Promise(Slos(), None)
+    assert Slos().stated == {}
+
+
+@pytest.mark.parametrize("text", ["name: mine\n", "slos: {}\n"])
+def test_a_scenario_without_limits_and_budget_lets_nothing_fail_as_in_its_sweep(tmp_path, text):
+    (tmp_path / "scenario.yaml").write_text(text)
+    assert read_promise(tmp_path) == Promise(Slos(), 0.0)
+    assert Scenario.model_fields["error_budget"].default == 0.0
+
+
+def test_slos_are_those_that_a_sweep_knows():
+    assert {field.name for field in fields(Slos)} == set(ScenarioSlos.model_fields)
 
 
 def test_only_stated_limits_are_stated():
@@ -30,11 +42,13 @@ def test_only_stated_limits_are_stated():
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("slos: {ttft: 500}\n", "slos.ttft"),
+        ("slos: {ttft: 500}\n", "'ttft'"),
         ("slos: {ttft_ms: 0}\n", "slos.ttft_ms"),
         ("slos: {ttft_ms: fast}\n", "slos.ttft_ms"),
         ("slos: 500\n", "slos"),
         ("error_budget: 2\n", "error_budget"),
+        ("error_budget: none\n", "error_budget"),
+        ("", "scenario.yaml"),
         ("- a list\n", "scenario.yaml"),
         ("slos: {", "scenario.yaml"),
     ],
