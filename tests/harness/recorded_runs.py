@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from naiad_perf.metrics import FIGURES
 from naiad_perf.records import Outcome, RequestRecord, Run, RunFacts, ServerFigures
+from naiad_perf.results import RunResult
 
-__all__ = ["FACTS", "NS_PER_MS", "failed", "hung_up", "in_order", "request", "run_of"]
+__all__ = ["FACTS", "NS_PER_MS", "failed", "hung_up", "in_order", "request", "result_with", "run_of"]
 
 NS_PER_MS = 1_000_000
 
@@ -84,3 +86,20 @@ def run_of(*records: RequestRecord, facts: RunFacts = FACTS, server: ServerFigur
 
 def _ns(time_ms: float) -> int:
     return round(time_ms * NS_PER_MS)
+
+
+def result_with(
+    subject: str,
+    repeat: int,
+    position: int,
+    *,
+    point: str = "c1",
+    figures: Mapping[str, float | None],
+    facts: RunFacts = FACTS,
+) -> RunResult:
+    """Make the result of a run of which only some figures are defined."""
+    unknown = set(figures) - set(FIGURES)
+    if unknown:
+        raise KeyError(f"no figures: {sorted(unknown)}")
+    placed = replace(facts, subject=subject, repeat=repeat, position=position, point=point)
+    return RunResult(placed, dict.fromkeys(FIGURES) | dict(figures))
