@@ -12,28 +12,38 @@ from collections.abc import Sequence
 __all__ = ["freed_places", "scheduled"]
 
 
-def freed_places(sent_ns: Sequence[int], ended_ns: Sequence[int], places: int) -> list[int]:
+def freed_places(sent_ns: Sequence[int], ended_ns: Sequence[int | None], places: int) -> list[int]:
     """Return when a place became free for each request of a closed loop.
 
     The first `places` requests take places that nobody waited for: their time is that of sending. Every
-    later one takes the place that became free first among those not yet taken.
+    later one takes the place that became free first among those not yet taken; if only places are left of
+    which nobody knows when they became free, its time is that of sending as well.
 
     Args:
         sent_ns: times of sending, rising.
-        ended_ns: when the final message of each came.
+        ended_ns: when the final message of each came; None where not known.
         places: requests at a time.
 
     Raises:
         ValueError: more than `places` were under way at once: then the load was another one.
     """
     free: list[int] = []
+    unknown = 0
     intended: list[int] = []
     for position, (sent, ended) in enumerate(zip(sent_ns, ended_ns, strict=True)):
-        since = sent if position < places else heapq.heappop(free)
-        if since > sent:
+        if position < places:
+            intended.append(sent)
+        elif free and free[0] <= sent:
+            intended.append(heapq.heappop(free))
+        elif unknown:
+            unknown -= 1
+            intended.append(sent)
+        else:
             raise ValueError(f"request {position} was sent while {places} others were under way")
-        intended.append(since)
-        heapq.heappush(free, ended)
+        if ended is None:
+            unknown += 1
+        else:
+            heapq.heappush(free, ended)
     return intended
 
 

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 from pathlib import Path
 
+from naiad_perf.drivers.aiperf_driver import AiperfDriver
 from naiad_perf.drivers.base import Driver
 from naiad_perf.drivers.locust_driver import LocustDriver
 from naiad_perf.drivers.perf_analyzer_driver import PerfAnalyzerDriver
@@ -15,6 +16,7 @@ __all__ = ["DEFAULT_DRIVER", "DRIVERS", "make_driver"]
 
 DRIVERS: dict[str, Callable[[Path], Driver]] = {
     PerfAnalyzerDriver.name: PerfAnalyzerDriver,
+    AiperfDriver.name: AiperfDriver,
     LocustDriver.name: LocustDriver,
 }
 """Name -> constructor, which takes the folder for fetched programs."""
