@@ -16,6 +16,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from naiad_perf.display import DASH, number
 from naiad_perf.metrics import FIGURES, Slos, figures_of
 from naiad_perf.plan import PlannedRun
 from naiad_perf.records import Run
@@ -90,15 +91,15 @@ class SweepDisplay:
         self._seconds.setdefault((planned.point.name, planned.subject.name), []).append(seconds)
         figures = figures_of(run, self._slos)
         parts = [
-            f"{_shown(figures['tokens_per_s'])} tokens/s",
-            f"TTFT {_shown(figures['ttft_ms_p50'])} ms",
+            f"{number(figures['tokens_per_s'])} tokens/s",
+            f"TTFT {number(figures['ttft_ms_p50'])} ms",
             *([f"{figures['errors']:.0f} errors"] if figures["errors"] else []),
         ]
         self._last = f"last: {', '.join(parts)}"
         self._advance()
         if not self._console.is_terminal:
-            number = f"{planned.position + 1}: {planned.point.name} {planned.subject.name}"
-            self.tell(f"run {number}, repeat {planned.repeat + 1}: {', '.join(parts)}; {self._left()}")
+            what = f"{planned.position + 1}: {planned.point.name} {planned.subject.name}"
+            self.tell(f"run {what}, repeat {planned.repeat + 1}: {', '.join(parts)}; {self._left()}")
 
     def given_up(self, planned: PlannedRun) -> None:
         """Count a run that gave nothing."""
@@ -145,17 +146,8 @@ def results_table(summaries: Sequence[PointSummary]) -> Table:
 
 def _cell(spread: Spread | None) -> str:
     if spread is None:
-        return "-"
+        return DASH
     if spread.low == spread.high:
-        return _shown(spread.median)
+        return number(spread.median)
     around = (spread.high - spread.low) / 2 / abs(spread.median) if spread.median else 0.0
-    return f"{_shown(spread.median)} [dim]±{around:.0%}[/]"
-
-
-def _shown(value: float | None) -> str:
-    """Return three significant digits, and all digits before the point."""
-    if value is None:
-        return "-"
-    size = abs(value)
-    digits = 0 if size >= 100 or value == round(value) else 1 if size >= 10 else 2 if size >= 1 else 3
-    return f"{value:.{digits}f}"
+    return f"{number(spread.median)} [dim]±{around:.0%}[/]"
