@@ -10,7 +10,6 @@ import fcntl
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from naiad_perf.errors import InstallError
+from naiad_perf.foreground import run_in_foreground
 from naiad_perf.newer_libraries import fetch_libraries, loader_prefix, newer_release
 
 __all__ = ["VERSION", "environment", "install", "is_installed", "locate", "run"]
@@ -103,25 +103,7 @@ def run(arguments: Sequence[str], artifacts: Path = _ARTIFACTS, report: Report =
         InstallError: see `install`.
     """
     install(artifacts, report)
-    command = [*locate(artifacts), *arguments]
-    running: list[subprocess.Popen[bytes]] = []
-    asked_to_stop: list[int] = []
-
-    def stop(number: int, _frame: object) -> None:
-        asked_to_stop.append(number)
-        for process in running:
-            process.terminate()
-
-    with (
-        _handled(signal.SIGINT, lambda *_: None),  # the terminal sends it to perf_analyzer as well
-        _handled(signal.SIGTERM, stop),
-        subprocess.Popen(command, env=environment()) as process,
-    ):
-        running.append(process)
-        if asked_to_stop:  # while it was being started
-            process.terminate()
-        status = process.wait()
-    return status if status >= 0 else 128 - status
+    return run_in_foreground([*locate(artifacts), *arguments], environment())
 
 
 def environment(address: str = "") -> dict[str, str]:
@@ -136,16 +118,6 @@ def environment(address: str = "") -> dict[str, str]:
     if host in {"localhost", "::1"} or host.startswith("127."):
         kept["no_proxy"] = ",".join(filter(None, (kept.get("no_proxy") or kept.get("NO_PROXY"), host)))
     return kept
-
-
-@contextmanager
-def _handled(number: signal.Signals, handler: Callable[..., None]) -> Iterator[None]:
-    """Handle a signal this way for a while; unlike an ignored one, a child does not inherit it."""
-    previous = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, previous)
 
 
 def _home(artifacts: Path) -> Path:
