@@ -16,6 +16,7 @@ from naiad_client import (
     NaiadError,
     Retries,
     Timeouts,
+    Unsupported,
 )
 from naiad_client.grpc_sync import GrpcTransport
 from naiad_perf.errors import PerfError
@@ -94,11 +95,10 @@ class BenchServer(ABC):
                 try:
                     facts = ModelFacts.ask(self.triton, model)
                     self._probe(facts)
-                except (ModelNotFound, InvalidArgument) as error:
+                except (ModelNotFound, InvalidArgument, Unsupported) as error:
                     if self._triton_ready():
-                        raise PerfError(
-                            f"{model} on {self.name} cannot be measured: {error.message}"
-                        ) from error
+                        what = f"{model} on {self.name} cannot be measured"
+                        raise PerfError(f"{what}: {error.message}") from error
                     doing = "not ready"
                 except NaiadError as error:
                     doing = " ".join(error.message.split())
@@ -113,9 +113,8 @@ class BenchServer(ABC):
 
     def _triton_ready(self) -> bool:
         try:
-            return bool(
-                self.triton.call("ServerReady", service_pb2.ServerReadyRequest(), timeout_s=_CONNECT_S).ready
-            )
+            request = service_pb2.ServerReadyRequest()
+            return bool(self.triton.call("ServerReady", request, timeout_s=_CONNECT_S).ready)
         except NaiadError:
             return False
 
@@ -125,7 +124,7 @@ class BenchServer(ABC):
             return
         limits = Timeouts(connect_s=_CONNECT_S, total_s=_PROBE_LIMIT_S)
         with Client(self.grpc_url, model=facts.name, timeouts=limits, retries=Retries(attempts=1)) as client:
-            client.generate(GenerationRequest(text_input="the", max_tokens=1))
+            client.generate(GenerationRequest(text_input="the", max_tokens=1, stream=False))
 
 
 class GivenServer(BenchServer):

@@ -201,8 +201,8 @@ def _measure(
             environment=_environment(scenario),
             prices=_prices(scenario),
         )
-        for subject in scenario.subjects:
-            display.waiting(f"starting the server for {servers.of(subject).name}")
+        display.waiting("starting servers")
+        for subject in scenario.subjects:  # a model that is not there is known before the first run
             servers.of(subject).wait_healthy(subject.model, display.waiting)
         failed = made.run()
         display.waiting("stopping the servers")

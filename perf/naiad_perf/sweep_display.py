@@ -77,6 +77,8 @@ class SweepDisplay:
     def waiting(self, what: str) -> None:
         """Show what is being waited for."""
         self._progress.update(self._task, description=what)
+        if not self._console.is_terminal:
+            self.tell(what)
 
     def running(self, run: PlannedRun, attempt: int) -> None:
         """Show what runs, and how long all may take."""
