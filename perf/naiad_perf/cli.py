@@ -11,8 +11,10 @@ from rich.console import Console
 
 from naiad_perf import perf_analyzer
 from naiad_perf.batching import bare_engine, measure, served_engine, summary, table
+from naiad_perf.compare_command import compare_command
 from naiad_perf.errors import PerfError
 from naiad_perf.sweep_command import scenarios, sweep
+from naiad_perf.tools_command import aiperf, locust
 
 __all__ = ["app"]
 
@@ -25,11 +27,16 @@ app = typer.Typer(
 )
 _errors = Console(stderr=True)
 
+_READ, _ALONE = "Read what was measured", "Load generators alone"
+
 app.command()(sweep)
 app.command()(scenarios)
+app.command("compare", rich_help_panel=_READ)(compare_command)
+app.command(rich_help_panel=_ALONE)(aiperf)
+app.command(rich_help_panel=_ALONE)(locust)
 
 
-@app.command("perf-analyzer")
+@app.command("perf-analyzer", rich_help_panel=_ALONE)
 def run_perf_analyzer(
     arguments: Annotated[
         list[str] | None,

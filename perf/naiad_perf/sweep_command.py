@@ -62,7 +62,8 @@ def sweep(
     scenario: Annotated[
         str,
         typer.Argument(
-            help="YAML file, or the name of a supplied scenario (`naiad bench scenarios` lists them)."
+            help="YAML file, or the name of a supplied scenario (`naiad bench scenarios` lists them).",
+            metavar="SCENARIO",
         ),
     ],
     trace: Annotated[Path | None, typer.Option(help="Trace to replay, plain or gzipped.")] = None,
