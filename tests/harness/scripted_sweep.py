@@ -86,9 +86,12 @@ class ScriptedTriton:
     takes_ids: bool = False
     succeeded: int = 0
     gone: bool = False
+    lives: int = 0
+    """How often liveness was asked for, answered or not."""
 
     def call(self, method: str, request: Any, *, timeout_s: float) -> Any:
         assert timeout_s > 0
+        self.lives += method == "ServerLive"
         if self.gone:
             raise ConnectFailed("nobody answers")
         if method == "ServerMetadata":

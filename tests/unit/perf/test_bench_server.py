@@ -119,7 +119,15 @@ def test_waiting_has_an_end_that_says_what_it_waited_for(wait, monkeypatch: pyte
         wait(Server(["loading"] * 5))
 
 
-def test_servers_are_one_a_profile_and_one_an_address(tmp_path):
+def test_servers_are_one_a_profile_and_one_an_address(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    made: list[str] = []
+    start = OwnServer.__init__
+
+    def counted(server: OwnServer, profile: str, *rest: Any) -> None:
+        made.append(profile)
+        start(server, profile, *rest)
+
+    monkeypatch.setattr(OwnServer, "__init__", counted)
     there = ExistingServer(grpc="h:1", http="h:2")
     subjects = [
         Subject(name="a", profile="x"),
@@ -133,6 +141,7 @@ def test_servers_are_one_a_profile_and_one_an_address(tmp_path):
     assert found[0] is found[1]
     assert found[3] is found[4]
     assert len({id(server) for server in found}) == 3
+    assert made == ["x", "y"]
     assert [type(server) for server in found] == [OwnServer, OwnServer, OwnServer, GivenServer, GivenServer]
     assert found[0].grpc_url != found[2].grpc_url
     for server in found:

@@ -18,6 +18,7 @@ from naiad_perf.strict_yaml import validated
 from naiad_perf.sweep import FailedRun, Sweep
 from naiad_perf.sweep_folder import SweepFolder
 from naiad_perf.traces import TraceRow
+from tests.harness.polling import poll
 from tests.harness.scripted_sweep import (
     Behaviour,
     RecordingDisplay,
@@ -238,10 +239,16 @@ def test_a_restart_that_cost_no_request_spoils_a_run_too(bench):
     assert lab.facts()[0].attempts == 2
 
 
-def test_a_server_that_is_away_for_a_moment_spoils_a_run(bench):
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_server_that_is_away_for_a_moment_spoils_a_run(bench, monkeypatch, comes_back: bool):
+    monkeypatch.setattr("naiad_perf.server_figures.SAMPLE_PERIOD_S", 0.001)
+
     def away(task: LoadTask) -> Sequence[RequestRecord]:
-        lab.server.script.gone = True
-        return answers(task, failed=1)
+        triton = lab.server.script
+        triton.gone, seen = True, triton.lives
+        poll(lambda: triton.lives > seen + 1)
+        triton.gone = not comes_back
+        return answers(task)
 
     lab = bench(repeats=1)
     lab.driver = ScriptedDriver([away])
