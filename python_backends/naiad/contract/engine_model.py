@@ -208,6 +208,12 @@ _PARAMETERS = (
         True,
     ),
     ParameterSpec(
+        "stream_interval",
+        "1",
+        "fewest tokens of a streamed response; the first token never waits, nor does the end of an answer",
+        True,
+    ),
+    ParameterSpec(
         "synthetic_prefill_tokens_per_s", "20000", "synthetic engine: prefill speed; 0 is instant", True
     ),
     ParameterSpec("synthetic_step_ms", "0", "synthetic engine: time of a decode step", True),

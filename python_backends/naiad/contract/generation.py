@@ -102,9 +102,11 @@ class TokenChunk:
         log_probs: natural-log probability of each id, when asked for.
         finish_reason: set on the last chunk only.
         times: set on the last chunk only.
+        sequence: which of the sequences that a request may ask for, from 0.
     """
 
     ids: list[int]
     log_probs: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     times: RequestTimes | None = None
+    sequence: int = 0

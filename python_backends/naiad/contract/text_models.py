@@ -180,6 +180,13 @@ _TENSORRT_LLM_BLS_PARAMETERS = (
     ParameterSpec(
         "max_live_requests", "512", "requests served at once; more are refused with QUEUE_FULL", True
     ),
+    ParameterSpec(
+        "coalesce_when_behind",
+        "true",
+        "tokens that arrive while others are being sent travel together; false sends each response of the "
+        "engine alone",
+        True,
+    ),
     ParameterSpec("first_token_timeout_ms", "120000", "longest wait for the first token", True),
     ParameterSpec("idle_timeout_ms", "20000", "longest silence between tokens before ENGINE_STALLED", True),
     ParameterSpec("default_timeout_ms", "600000", "deadline of a request that states none", True),

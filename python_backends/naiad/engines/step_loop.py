@@ -33,6 +33,7 @@ class StepLoop(Engine):
             tokens of one are held until n / max_chunks_per_s seconds after its last chunk, and go with the
             first step that ends after that. First and last chunks are never held. 0: one a step.
         observer: told what the engine does, at the time it does it.
+        after_turn: called after every step, and whenever sinks were called without one.
         clock: monotonic, in seconds.
     """
 
@@ -43,7 +44,9 @@ class StepLoop(Engine):
         max_waiting: int,
         poll_period_s: float = 0.1,
         max_chunks_per_s: float = 0.0,
+        tokens_per_chunk: int = 1,
         observer: EngineObserver | None = None,
+        after_turn: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stepper = stepper
@@ -51,7 +54,9 @@ class StepLoop(Engine):
         self._max_waiting = max_waiting
         self._poll_period_s = poll_period_s
         self._seconds_per_chunk = 1 / max_chunks_per_s if max_chunks_per_s else 0.0
+        self._tokens_per_chunk = tokens_per_chunk
         self._observer = observer or NullObserver()
+        self._after_turn = after_turn or (lambda: None)
         self._clock = clock
         self._changed = threading.Condition()
         self._waiting: deque[LiveRequest] = deque()
@@ -114,25 +119,30 @@ class StepLoop(Engine):
 
     def _run(self) -> None:
         while self._wait_for_work():
-            now = self._clock()
-            if now >= self._next_poll_s:
-                self._next_poll_s = now + self._poll_period_s
-                self._end_unwanted(now)
-            self._admit()
-            if not self._live:
-                continue
-            try:
-                results = self._stepper.step()
-            except Exception:  # noqa: BLE001 - the engine's libraries raise anything
-                self._recover()
-                continue
-            for result in results:
-                self._deliver(result)
-            self._emit_due()
-            if self._next_poll_s <= self._clock():
-                self._snapshot()
+            self._turn()
+            self._after_turn()
         self._end_all(EngineUnavailable("the engine is shutting down"))
+        self._after_turn()
         self._stepper.close()
+
+    def _turn(self) -> None:
+        now = self._clock()
+        if now >= self._next_poll_s:
+            self._next_poll_s = now + self._poll_period_s
+            self._end_unwanted(now)
+        self._admit()
+        if not self._live:
+            return
+        try:
+            results = self._stepper.step()
+        except Exception:  # noqa: BLE001 - the engine's libraries raise anything
+            self._recover()
+            return
+        for result in results:
+            self._deliver(result)
+        self._emit_due()
+        if self._next_poll_s <= self._clock():
+            self._snapshot()
 
     def _wait_for_work(self) -> bool:
         with self._changed:
@@ -199,9 +209,16 @@ class StepLoop(Engine):
         now = self._clock()
         period_s = self._seconds_per_chunk * sum(live.request.streaming for live in self._live.values())
         for key, live in list(self._live.items()):
-            if live.held is not None and (live.sent_s is None or now - live.sent_s >= period_s):
+            if self._due(live, now - period_s):
                 live.sent_s = now
                 self._emit_held(live, key=key)
+
+    def _due(self, live: LiveRequest, sent_before_s: float) -> bool:
+        if live.held is None:
+            return False
+        if live.sent_s is None:
+            return True
+        return len(live.held.ids) >= self._tokens_per_chunk and live.sent_s <= sent_before_s
 
     def _end_unwanted(self, now: float) -> None:
         """Cancel what callers gave up on, and what ran out of time, waiting or running."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from naiad.contract.errors import InvalidArgument
@@ -49,13 +50,19 @@ def make_stepper(parameters: Parameters, model_folder: str, *, in_process: bool 
     return _synthetic(parameters, directory.path, limits)
 
 
-def make_engine(parameters: Parameters, model_folder: str, observer: EngineObserver) -> Engine:
+def make_engine(
+    parameters: Parameters,
+    model_folder: str,
+    observer: EngineObserver,
+    after_turn: Callable[[], None] | None = None,
+) -> Engine:
     """Load the engine that the parameters name, on a thread of its own.
 
     Args:
         parameters: of model `tensorrt_llm`.
         model_folder: the model's folder in the repository; relative engine paths start two above it.
         observer: is told what the engine does.
+        after_turn: is called after every step (see `StepLoop`).
 
     Raises:
         InvalidArgument: a parameter is wrong or has no meaning for a CPU engine; it is named.
@@ -65,7 +72,9 @@ def make_engine(parameters: Parameters, model_folder: str, observer: EngineObser
         max_waiting=parameters.integer("max_waiting_requests", minimum=1),
         poll_period_s=parameters.milliseconds("cancellation_check_period_ms"),
         max_chunks_per_s=parameters.number("max_responses_per_s"),
+        tokens_per_chunk=parameters.integer("stream_interval", minimum=1),
         observer=observer,
+        after_turn=after_turn,
     )
 
 

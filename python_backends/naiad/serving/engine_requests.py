@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from naiad.contract.errors import InvalidArgument, Unsupported
-from naiad.contract.generation import GenerationRequest, RequestTimes, TokenChunk
+from naiad.contract.generation import GenerationRequest, TokenChunk
 from naiad.engines.base import EngineLimits
+from naiad.serving.engine_responses import perf_metrics
 from naiad.serving.sampling import read_sampling, refuse_unsupported
 from naiad.serving.tensor_inputs import Array, TensorInputs
 
@@ -67,23 +68,8 @@ class EngineRow:
         if chunk.finish_reason is not None:
             tensors["finish_reason"] = np.array([[chunk.finish_reason.value.encode()]], dtype=np.object_)
         if chunk.times is not None:
-            tensors.update(_perf_metrics(chunk.times))
+            tensors.update(perf_metrics(chunk.times))
         return {name: array for name, array in tensors.items() if name in self.outputs}
-
-
-def _perf_metrics(times: RequestTimes) -> dict[str, Array]:
-    """Write the times that were reached as INT64 nanoseconds of the steady clock."""
-    stations = {
-        "arrival_time_ns": times.arrival_s,
-        "first_scheduled_time_ns": times.first_scheduled_s,
-        "first_token_time_ns": times.first_token_s,
-        "last_token_time_ns": times.last_token_s,
-    }
-    return {
-        name: np.array([[round(seconds * 1e9)]], dtype=np.int64)
-        for name, seconds in stations.items()
-        if seconds is not None
-    }
 
 
 def wants_stop(inputs: TensorInputs) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from naiad.contract.generation import FinishReason
+from naiad.contract.generation import FinishReason, RequestTimes, TokenChunk
+from naiad.serving.engine_responses import perf_metrics
 from naiad.serving.tensor_inputs import Array
-from naiad.serving.text_requests import PERF_METRICS, TextRow
+from naiad.serving.text_requests import TextRow
 from naiad.tokenization import StopMatcher, Tokenizer
 
 __all__ = ["TextAnswer"]
@@ -57,16 +58,11 @@ class TextAnswer:
         """Why the first sequence ended."""
         return self._sequences[0].reason
 
-    def feed(self, tensors: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
-        """Take one engine response (its output tensors); yield the responses to send, at most one."""
-        if "output_ids" not in tensors:
-            return
-        index = int(tensors["sequence_index"].reshape(-1)[0]) if "sequence_index" in tensors else 0
-        sequence = self._sequences[index]
-        if not sequence.done:
-            response = sequence.feed(tensors)
-            if response is not None:
-                yield response
+    def feed(self, chunk: TokenChunk) -> Sequence[dict[str, Array]]:
+        """Take new tokens; return the responses to send, at most one."""
+        sequence = self._sequences[chunk.sequence]
+        response = None if sequence.done else sequence.feed(chunk)
+        return () if response is None else (response,)
 
     def close(self) -> Iterator[dict[str, Array]]:
         """The engine's stream is over: end the sequences it did not give a reason for."""
@@ -87,8 +83,8 @@ class _SequenceText:
         self._text: list[str] = []  # not sent yet; with accumulate, everything so far
         self._pending_tokens = 0
         self._log_probs: list[float] = []
-        self._cumulative: float | None = None
-        self._perf: dict[str, Array] = {}
+        self._cumulative = 0.0
+        self._times: RequestTimes | None = None
         self.tokens = 0
         self.sent = False
         self.done = False
@@ -97,23 +93,21 @@ class _SequenceText:
         if row.echo_prompt:
             self._text.append(self._detokenizer.push(row.prompt_ids))
 
-    def feed(self, tensors: Mapping[str, Array]) -> dict[str, Array] | None:
-        length = int(tensors["sequence_length"].reshape(-1)[0])
-        ids = tensors["output_ids"].reshape(-1)[:length].tolist()
-        self.tokens += length
-        self._pending_tokens += length
-        if "output_log_probs" in tensors:
-            self._log_probs += tensors["output_log_probs"].reshape(-1).tolist()
-            self._cumulative = float(tensors["cum_log_probs"].reshape(-1)[0])
-        self._perf.update({name: tensors[name] for name in PERF_METRICS if name in tensors})
-        result = self._stops.push(self._detokenizer.push(ids))
+    def feed(self, chunk: TokenChunk) -> dict[str, Array] | None:
+        self.tokens += len(chunk.ids)
+        self._pending_tokens += len(chunk.ids)
+        if self._row.log_probs:
+            self._log_probs += chunk.log_probs
+            self._cumulative += sum(chunk.log_probs)
+        self._times = chunk.times
+        result = self._stops.push(self._detokenizer.push(chunk.ids))
         self._text.append(result.text)
         if result.stopped:
-            self.stopped_early = "finish_reason" not in tensors
+            self.stopped_early = chunk.finish_reason is None
             self._finish(FinishReason.STOP)
             return self._response()
-        if "finish_reason" in tensors:
-            return self.end(FinishReason(bytes(tensors["finish_reason"].reshape(-1)[0]).decode()))
+        if chunk.finish_reason is not None:
+            return self.end(chunk.finish_reason)
         return self._response() if self._row.streaming and result.text else None
 
     def end(self, reason: FinishReason | None) -> dict[str, Array]:
@@ -134,22 +128,28 @@ class _SequenceText:
         self.reason = reason
 
     def _response(self) -> dict[str, Array]:
+        row, wanted = self._row, self._row.outputs
         text = "".join(self._text)
         self._text = [text] if self._accumulate else []
         self.sent = True
-        tensors: dict[str, Array] = {"text_output": np.array([text.encode()], dtype=np.object_)}
-        if self._cumulative is not None:
+        tensors: dict[str, Array] = {}
+        if "text_output" in wanted:
+            tensors["text_output"] = np.array([text.encode()], dtype=np.object_)
+        if row.log_probs:
             tensors["cum_log_probs"] = np.array([[self._cumulative]], dtype=np.float32)
             tensors["output_log_probs"] = np.array(self._log_probs, dtype=np.float32).reshape(1, 1, -1)
             self._log_probs = []
-        if self._row.batch_index is not None:
-            tensors["batch_index"] = np.array([[self._row.batch_index]], dtype=np.int32)
+        if row.batch_index is not None:
+            tensors["batch_index"] = np.array([[row.batch_index]], dtype=np.int32)
         if self._index is not None:
             tensors["sequence_index"] = np.array([[self._index]], dtype=np.int32)
-        tensors["num_input_tokens"] = np.array([[len(self._row.prompt_ids)]], dtype=np.int32)
-        tensors["num_output_tokens"] = np.array([[self._pending_tokens]], dtype=np.int32)
+        if "num_input_tokens" in wanted:
+            tensors["num_input_tokens"] = np.array([[len(row.prompt_ids)]], dtype=np.int32)
+        if "num_output_tokens" in wanted:
+            tensors["num_output_tokens"] = np.array([[self._pending_tokens]], dtype=np.int32)
         self._pending_tokens = 0
         if self.reason is not None:
             tensors["finish_reason"] = np.array([[self.reason.value.encode()]], dtype=np.object_)
-            tensors.update(self._perf)
-        return {name: array for name, array in tensors.items() if name in self._row.outputs}
+            if self._times is not None:
+                tensors.update(perf_metrics(self._times))
+        return {name: array for name, array in tensors.items() if name in wanted}

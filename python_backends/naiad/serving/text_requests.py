@@ -9,6 +9,7 @@ import numpy as np
 
 from naiad.contract import ENSEMBLE
 from naiad.contract.errors import InvalidArgument, Unsupported
+from naiad.serving.engine_responses import PERF_METRICS
 from naiad.serving.prompts import encode_prompt
 from naiad.serving.sampling import MAX_OUTPUT_TOKENS, encode_words, read_sampling, refuse_unsupported
 from naiad.serving.tensor_inputs import Array, TensorInputs
@@ -57,6 +58,7 @@ class TextRow:
         batch_index: row of the request; None when it has one row only.
         streaming: deltas, or a single response.
         echo_prompt: put the prompt before the answer (single response only).
+        log_probs: whether log probabilities were asked for.
         outputs: names of the outputs to send.
     """
 
@@ -68,6 +70,7 @@ class TextRow:
     batch_index: int | None
     streaming: bool
     echo_prompt: bool
+    log_probs: bool
     outputs: frozenset[str]
 
 
@@ -111,6 +114,7 @@ def _read_row(
         batch_index=row if inputs.batch_size > 1 else None,
         streaming=streaming,
         echo_prompt=not streaming and _wants_echo(inputs, row),
+        log_probs=inputs.flag("return_log_probs", row) or False,
         outputs=_outputs(inputs, row, requested_outputs),
     )
 
@@ -158,7 +162,6 @@ _PRODUCED = frozenset(
     {"text_output", "cum_log_probs", "output_log_probs", "batch_index", "sequence_index", "finish_reason"}
 )
 _ON_DEMAND = ("num_input_tokens", "num_output_tokens")
-PERF_METRICS = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns")
 
 
 def _outputs(inputs: TensorInputs, row: int, requested: Collection[str]) -> frozenset[str]:

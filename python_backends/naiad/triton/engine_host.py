@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from naiad.contract import TENSORRT_LLM
 from naiad.contract.errors import InvalidArgument, NaiadError
-from naiad.contract.generation import TokenChunk
 from naiad.serving.engine_factory import make_engine
 from naiad.serving.engine_requests import EngineRow, read_rows, wants_stop
 from naiad.telemetry import Recorder
 from naiad.triton.answers import Answer
+from naiad.triton.channel_answers import ChannelAnswers
 from naiad.triton.drain import refuse_while_draining
 from naiad.triton.logs import configure_logging
 from naiad.triton.metrics import EngineMetrics
 from naiad.triton.numpy_abi import self_test
-from naiad.triton.requests import ModelConfiguration, RequestParameters, read_inputs
+from naiad.triton.requests import THROUGH_CHANNEL, ModelConfiguration, RequestParameters, read_inputs
 from naiad.triton.responses import ResponseStream, as_naiad_error
+from naiad.triton.row_sink import RowSink
 
 __all__ = ["EngineHost"]
 
@@ -34,7 +37,8 @@ class EngineHost:
         self._max_beam_width = parameters.integer("max_beam_width", minimum=1)
         self._exclude_input = parameters.flag("exclude_input_in_output")
         self._recorder = Recorder()
-        self._engine = make_engine(parameters, self._config.folder, self._recorder)
+        self._channels = ChannelAnswers()
+        self._engine = make_engine(parameters, self._config.folder, self._recorder, self._channels.flush)
         self._metrics = EngineMetrics(
             self._config, self._engine, self._recorder, parameters.milliseconds("stats_check_period_ms")
         )
@@ -52,6 +56,7 @@ class EngineHost:
         """Cancel what is live and free the engine."""
         self._metrics.close()
         self._engine.close()
+        self._channels.close()
 
     def _refuse(self, stream: ResponseStream, error: NaiadError) -> None:
         self._recorder.failed(error.code)
@@ -79,6 +84,9 @@ class EngineHost:
             decoupled=self._config.decoupled,
             timeout_us=parameters.timeout_us,
         )
+        if parameters.token_channel:
+            self._accept_for_channel(parameters.token_channel, rows, stream)
+            return
         answer = Answer(
             stream,
             len(rows),
@@ -87,43 +95,19 @@ class EngineHost:
             errors_in_band=parameters.errors_in_band,
         )
         for number, row in enumerate(rows):
-            sink = _RowSink(number, row, answer)
+            sink = RowSink(number, row, answer)
             try:
                 self._engine.submit(row.request, sink)
             except NaiadError as error:
                 sink.fail(error)
 
-
-class _RowSink:
-    """Turns one sequence's chunks into responses: one a chunk, or a single one at the end."""
-
-    def __init__(self, number: int, row: EngineRow, answer: Answer) -> None:
-        self._number = number  # of the sequence in the request, which may ask for several a row
-        self._row = row
-        self._answer = answer
-        self._gathered = TokenChunk([])
-        self._log_prob = 0.0
-
-    def is_cancelled(self) -> bool:
-        return self._answer.ended or self._answer.is_cancelled()
-
-    def emit(self, chunk: TokenChunk) -> None:
+    def _accept_for_channel(self, address: str, rows: list[EngineRow], stream: ResponseStream) -> None:
+        """Answer the call itself at once: while it is open it holds one of the few threads of its caller."""
+        sinks = self._channels.sinks(address, rows, self._recorder)
         try:
-            self._emit(chunk)
-        except Exception as error:  # noqa: BLE001 - the engine's thread serves the other requests too
-            self._answer.abandon(as_naiad_error(error, "writing a response"))
-
-    def _emit(self, chunk: TokenChunk) -> None:
-        self._log_prob += sum(chunk.log_probs)
-        last = chunk.finish_reason is not None
-        if not self._row.streaming:
-            self._gathered.ids += chunk.ids
-            self._gathered.log_probs += chunk.log_probs
-            if not last:
-                return
-            chunk = TokenChunk(self._gathered.ids, self._gathered.log_probs, chunk.finish_reason, chunk.times)
-        self._answer.send(self._number, self._row.encode(chunk, self._log_prob), last=last)
-
-    def fail(self, error: NaiadError) -> None:
-        error.partial = error.partial and self._row.streaming  # what was only gathered was not delivered
-        self._answer.fail(self._number, error)
+            for row, sink in zip(rows, sinks, strict=True):
+                self._engine.submit(row.request, sink)
+        except NaiadError:
+            self._engine.stop(rows[0].request.request_id)  # sequences that were accepted already
+            raise
+        stream.send({"finish_reason": np.array([[THROUGH_CHANNEL]], dtype=np.object_)}, final=True)

@@ -14,7 +14,15 @@ from naiad.serving.tensor_inputs import Array, TensorInputs
 from naiad.settings.parameters import Parameters
 from naiad.triton.numpy_abi import read_tensor
 
-__all__ = ["ERRORS_IN_BAND", "ModelConfiguration", "RequestParameters", "read_inputs"]
+__all__ = [
+    "CHANNEL_ADDRESS",
+    "ERRORS_IN_BAND",
+    "THROUGH_CHANNEL",
+    "ModelConfiguration",
+    "RequestParameters",
+    "read_inputs",
+    "through_channel",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +74,24 @@ def read_inputs(request: Any, size_tensor: str) -> TensorInputs:
 # the form `[CODE] message` instead.
 ERRORS_IN_BAND = "naiad_errors_in_band"
 
+# Set on BLS calls as well: where the tokens go (see `naiad.serving.token_channel`). The one response then has
+# THROUGH_CHANNEL as its `finish_reason`. An engine that knows no channels answers as always.
+CHANNEL_ADDRESS = "naiad_token_channel"
+THROUGH_CHANNEL = b"through token channel"
+
+
+def through_channel(response: Mapping[str, Array]) -> bool:
+    """Whether this is the one response of a call whose tokens went through its channel."""
+    return "finish_reason" in response and response["finish_reason"].reshape(-1)[0] == THROUGH_CHANNEL
+
+
 # Parameters that Triton, its frontends and NVIDIA's clients send along. HTTP generate turns every field that
 # is no tensor into a parameter, so an unknown one is a misspelt tensor and is refused.
 _KNOWN_PARAMETERS = frozenset(
     {
         "timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output",
         "triton_enable_empty_final_response", "Streaming", "streaming", "authorization", "traceparent",
-        "tracestate", ERRORS_IN_BAND,
+        "tracestate", ERRORS_IN_BAND, CHANNEL_ADDRESS,
     }
 )  # fmt: skip
 
@@ -84,10 +103,12 @@ class RequestParameters:
     Attributes:
         timeout_us: Triton's request timeout in microseconds; 0 when there is none.
         errors_in_band: send an error as the `finish_reason` output (see `ERRORS_IN_BAND`).
+        token_channel: address of the channel for the tokens; empty for responses of the request.
     """
 
     timeout_us: int
     errors_in_band: bool
+    token_channel: str
 
     @classmethod
     def of(cls, request: Any, spec: ModelSpec) -> RequestParameters:
@@ -111,4 +132,4 @@ class RequestParameters:
         timeout = request.timeout() or given.get("timeout", 0)
         if not isinstance(timeout, int) or timeout < 0:
             raise InvalidArgument("timeout must be a whole number of microseconds, at least 0")
-        return cls(timeout, bool(given.get(ERRORS_IN_BAND, False)))
+        return cls(timeout, bool(given.get(ERRORS_IN_BAND, False)), str(given.get(CHANNEL_ADDRESS, "")))

@@ -8,14 +8,17 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from naiad.contract import TENSORRT_LLM_BLS
-from naiad.contract.errors import DeadlineExceeded, Overloaded
+from naiad.contract.errors import DeadlineExceeded, NaiadError, Overloaded
+from naiad.serving.engine_responses import PERF_METRICS, read_chunk
 from naiad.serving.text_answers import TextAnswer
-from naiad.serving.text_requests import PERF_METRICS, TextRow, read_text_rows
+from naiad.serving.text_requests import TextRow, read_text_rows
+from naiad.serving.token_channel import TokenReceiver
 from naiad.telemetry import Recorder
 from naiad.telemetry.families import TEXT_FAMILIES
 from naiad.triton.answers import Answer
@@ -24,8 +27,9 @@ from naiad.triton.drain import refuse_while_draining
 from naiad.triton.logs import configure_logging
 from naiad.triton.metrics import MetricPusher
 from naiad.triton.numpy_abi import self_test
-from naiad.triton.requests import ModelConfiguration, RequestParameters, read_inputs
+from naiad.triton.requests import ModelConfiguration, RequestParameters, read_inputs, through_channel
 from naiad.triton.responses import ResponseStream, as_naiad_error
+from naiad.triton.text_delivery import TextDelivery
 from naiad.triton.tokenizers import load_tokenizer
 from naiad.triton.watchdog import LiveCall, SilenceLimits, Watchdog
 
@@ -56,6 +60,7 @@ class TextHost:
         )
         period_s = parameters.milliseconds("cancellation_check_period_ms")
         self._watchdog = Watchdog(limits, period_s, self._engine.stop)
+        self._tokens = TokenReceiver(merge=parameters.flag("coalesce_when_behind"))
         self._recorder = Recorder()
         self._metrics = MetricPusher(
             self._config, TEXT_FAMILIES, self._recorder, parameters.milliseconds("stats_check_period_ms")
@@ -75,6 +80,7 @@ class TextHost:
     def finalize(self) -> None:
         """End the threads."""
         self._watchdog.close()
+        self._tokens.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._metrics.close()
 
@@ -107,63 +113,61 @@ class TextHost:
         client_id = request.request_id()
         for row, text in zip(rows, texts, strict=True):
             call = LiveCall(secrets.token_hex(8), answer, arrival_s + timeout_s)
-            self._threads.submit(self._serve, row, text, call, client_id, arrival_s)
+            delivery = TextDelivery(
+                row, text, call, arrival_s, self._recorder, partial(self._ended, client_id)
+            )
+            self._threads.submit(self._serve, delivery)
 
-    def _serve(
-        self, row: TextRow, text: TextAnswer, call: LiveCall, client_id: str, arrival_s: float
-    ) -> None:
-        self._watchdog.watch(call)
-        outcome = "abandoned"
+    def _serve(self, delivery: TextDelivery) -> None:
+        self._watchdog.watch(delivery.call)
+        self._tokens.expect(delivery.call.engine_id, delivery.take, delivery.fail)
         try:
-            self._generate(row, call, text, arrival_s)
-            if text.finish_reason is not None:
-                outcome = text.finish_reason.value
+            self._generate(delivery)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets one typed end
-            failure = as_naiad_error(error, f"serving call {call.engine_id}")
-            failure.partial = text.started  # the engine only knows what it delivered to this model
-            outcome = failure.code
-            call.answer.fail(row.batch_index or 0, failure)
-        finally:
-            self._watchdog.forget(call)
-            with self._lock:
-                self._live -= 1
-        _log.info(
-            "request id=%r call=%s prompt_tokens=%d output_tokens=%d outcome=%s seconds=%.3f",
-            client_id[:128], call.engine_id, len(row.prompt_ids), text.output_tokens, outcome,
-            time.monotonic() - arrival_s,
-        )  # fmt: skip
+            delivery.fail(as_naiad_error(error, f"serving call {delivery.call.engine_id}"))
 
-    def _generate(self, row: TextRow, call: LiveCall, text: TextAnswer, arrival_s: float) -> None:
+    def _generate(self, delivery: TextDelivery) -> None:
+        """Call the engine; with a token channel this returns when the engine has accepted the call."""
+        row, call = delivery.row, delivery.call
         remaining_s = call.deadline_s - time.monotonic()
         if remaining_s <= 0:
             raise DeadlineExceeded("the request's deadline passed before it reached the engine")
         tensors = dict(row.engine_inputs)
         tensors["streaming"] = np.array([[self._config.decoupled]])
         responses = self._engine.generate(
-            tensors, _engine_outputs(row), call.engine_id, round(remaining_s * 1e6)
+            tensors, _engine_outputs(row), call.engine_id, round(remaining_s * 1e6), self._tokens.address
         )
-        streamed = False
         for response in responses:
-            call.heard()
-            for outgoing in text.feed(response):
-                if row.streaming and not streamed:
-                    self._recorder.first_token(time.monotonic() - arrival_s)
-                    streamed = True
-                call.answer.send(row.batch_index or 0, outgoing, last=text.done)
-            if text.done:
-                break
-        for outgoing in text.close():
-            call.answer.send(row.batch_index or 0, outgoing, last=text.done)
-        # Stop strings end the text before the engine knows.
-        if text.stopped_early:
+            if through_channel(response):
+                return
+            chunk = read_chunk(response)
+            if chunk is not None:
+                delivery.take(chunk)
+            if delivery.ended:
+                return
+        delivery.finish()
+
+    def _ended(self, client_id: str, delivery: TextDelivery, error: NaiadError | None) -> None:
+        call, text = delivery.call, delivery.text
+        self._tokens.forget(call.engine_id)
+        self._watchdog.forget(call)
+        if error is None and text.stopped_early:  # the text ends before the engine knows
             self._watchdog.stop_engine(call)
+        with self._lock:
+            self._live -= 1
+        outcome = error.code if error else text.finish_reason and text.finish_reason.value
+        _log.info(
+            "request id=%r call=%s prompt_tokens=%d output_tokens=%d outcome=%s seconds=%.3f",
+            client_id[:128], call.engine_id, len(delivery.row.prompt_ids), text.output_tokens, outcome,
+            time.monotonic() - delivery.arrival_s,
+        )  # fmt: skip
 
 
 def _engine_outputs(row: TextRow) -> tuple[str, ...]:
     names = ["output_ids", "sequence_length", "finish_reason"]
     if row.sequences > 1:
         names.append("sequence_index")
-    passed_on = {"cum_log_probs", "output_log_probs", *PERF_METRICS}
-    if "return_log_probs" in row.engine_inputs or "return_perf_metrics" in row.engine_inputs:
-        names.extend(sorted(passed_on & row.outputs | {"cum_log_probs", "output_log_probs"}))
+    if row.log_probs:
+        names.append("output_log_probs")
+    names.extend(sorted(row.outputs.intersection(PERF_METRICS)))
     return tuple(names)

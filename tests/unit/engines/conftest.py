@@ -94,6 +94,7 @@ def make_bench() -> Iterator[BenchMaker]:
         max_waiting: int = 8,
         poll_period_s: float = 0.0,
         max_chunks_per_s: float = 0.0,
+        tokens_per_chunk: int = 1,
         **stepper_options: Any,
     ) -> Bench:
         clock, observer = ManualClock(), RecordingObserver()
@@ -103,6 +104,7 @@ def make_bench() -> Iterator[BenchMaker]:
             max_waiting=max_waiting,
             poll_period_s=poll_period_s,
             max_chunks_per_s=max_chunks_per_s,
+            tokens_per_chunk=tokens_per_chunk,
             observer=observer,
             clock=clock,
         )

@@ -45,6 +45,16 @@ def test_requests_in_flight_share_the_rate(make_bench):
     assert [_ids(sink) for sink in sinks] == [[[1], [2, 3, 4, 5], [6, 7, 8, 9]]] * 2
 
 
+def test_an_interval_holds_all_but_the_first_and_the_last_until_there_are_enough(make_bench):
+    bench = make_bench(tokens_per_chunk=3)
+    sink = bench.running("a")
+    for token in range(1, 9):
+        bench.stepper.advance(a=[token])
+    assert _ids(sink) == [[1], [2, 3, 4], [5, 6, 7]]
+    bench.stepper.advance(a=Tokens([9], STOP))
+    assert _ids(sink) == [[1], [2, 3, 4], [5, 6, 7], [8, 9]]
+
+
 def test_who_gets_a_single_answer_takes_no_share_of_the_rate(make_bench):
     bench = make_bench(max_chunks_per_s=4)
     sink, _ = bench.running("a"), bench.running("b", streaming=False)

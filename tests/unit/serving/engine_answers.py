@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from naiad.contract.generation import FinishReason, TokenChunk
 from naiad.serving.text_answers import TextAnswer
 from naiad.serving.text_requests import TextRow
 from naiad.tokenization import Tokenizer
@@ -29,27 +29,21 @@ Response = Mapping[str, Any]
 def text_row(**changes: Any) -> TextRow:
     values: dict[str, Any] = {
         "prompt_ids": (), "engine_inputs": {}, "max_tokens": 1000, "sequences": 1, "stop_words": (),
-        "batch_index": None, "streaming": True, "echo_prompt": False, "outputs": OUTPUTS,
+        "batch_index": None, "streaming": True, "echo_prompt": False, "log_probs": False,
+        "outputs": OUTPUTS,
     }  # fmt: skip
     return TextRow(**{**values, **changes})
 
 
 def engine_response(
-    ids: Sequence[int], reason: str | None = None, *, sequence: int | None = None, log_probs: bool = False,
-    total: float = 0.0,
-) -> dict[str, Any]:  # fmt: skip
-    tensors: dict[str, Any] = {
-        "output_ids": np.array(ids, dtype=np.int32).reshape(1, 1, -1),
-        "sequence_length": np.array([[len(ids)]], dtype=np.int32),
-    }
-    if reason is not None:
-        tensors["finish_reason"] = np.array([[reason.encode()]], dtype=np.object_)
-    if sequence is not None:
-        tensors["sequence_index"] = np.array([[sequence]], dtype=np.int32)
-    if log_probs:
-        tensors["output_log_probs"] = np.full((1, 1, len(ids)), -0.5, dtype=np.float32)
-        tensors["cum_log_probs"] = np.array([[total]], dtype=np.float32)
-    return tensors
+    ids: Sequence[int], reason: str | None = None, *, sequence: int = 0, log_probs: bool = False
+) -> TokenChunk:
+    return TokenChunk(
+        list(ids),
+        [-0.5] * len(ids) if log_probs else [],
+        FinishReason(reason) if reason is not None else None,
+        sequence=sequence,
+    )
 
 
 def chunked(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
@@ -65,13 +59,13 @@ def chunked(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
 
 
 def answered(
-    tokenizer: Tokenizer, row: TextRow, engine: Sequence[Response], *, accumulate: bool = False
+    tokenizer: Tokenizer, row: TextRow, engine: Sequence[TokenChunk], *, accumulate: bool = False
 ) -> list[Response]:
     """Feed engine responses until the answer is done, as the host does; return all that is sent."""
     answer = TextAnswer(row, tokenizer, skip_special_tokens=True, accumulate=accumulate)
     sent: list[Response] = []
-    for tensors in engine:
-        sent += answer.feed(tensors)
+    for chunk in engine:
+        sent += answer.feed(chunk)
         if answer.done:
             break
     sent += answer.close()
@@ -79,7 +73,7 @@ def answered(
     return sent
 
 
-def stream(ids: Sequence[int], sizes: Sequence[int], reason: str | None = "length") -> list[Response]:
+def stream(ids: Sequence[int], sizes: Sequence[int], reason: str | None = "length") -> list[TokenChunk]:
     """The engine's responses: the last chunk carries the reason, as the Python engines have it."""
     chunks = chunked(ids, sizes) or [[]]
     return [engine_response(chunk) for chunk in chunks[:-1]] + [engine_response(chunks[-1], reason)]

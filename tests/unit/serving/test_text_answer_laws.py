@@ -102,8 +102,8 @@ def test_e08_token_counts_of_the_responses_sum_to_the_tokens_received(
         text_row(stop_words=(stop,)), tokenizer, skip_special_tokens=True, accumulate=accumulate
     )
     sent: list[Response] = []
-    for tensors in stream(ids, sizes):
-        sent += answer.feed(tensors)
+    for chunk in stream(ids, sizes):
+        sent += answer.feed(chunk)
     counted = sum(response["num_output_tokens"].item() for response in sent)
     assert counted == answer.output_tokens
     if not answer.stopped_early:

@@ -9,6 +9,7 @@ import pytest
 
 from naiad.contract import TENSORRT_LLM_BLS, FinishReason
 from naiad.contract.errors import InvalidArgument
+from naiad.contract.generation import RequestTimes, TokenChunk
 from naiad.serving.text_answers import TextAnswer
 from naiad.tokenization import Tokenizer
 from tests.harness.tiny_model import END
@@ -27,7 +28,7 @@ from tests.unit.serving.engine_answers import (
 )
 
 
-def two_sequences(tokenizer: Tokenizer) -> Iterator[Response]:
+def two_sequences(tokenizer: Tokenizer) -> Iterator[TokenChunk]:
     first, second = ids_of(tokenizer, "one two"), ids_of(tokenizer, "six seven")
     yield engine_response(first, sequence=0)
     yield engine_response(second[:1], sequence=1)
@@ -89,7 +90,7 @@ def test_e07_an_engine_without_reasons_ended_by_length_if_it_produced_all_it_was
 
 
 def test_e07_an_engine_without_reasons_that_says_nothing_ends_too(tokenizer: Tokenizer) -> None:
-    (only,) = answered(tokenizer, text_row(), [{}])
+    (only,) = answered(tokenizer, text_row(), [])
     assert (text_of(only), reason_of(only)) == ("", "stop")
 
 
@@ -166,8 +167,8 @@ def test_several_sequences_are_told_apart_and_end_one_by_one(tokenizer: Tokenize
 def test_a_request_is_done_when_its_last_sequence_is(tokenizer: Tokenizer) -> None:
     answer = make(tokenizer, sequences=2, stop_words=("two",))
     done = []
-    for tensors in two_sequences(tokenizer):
-        list(answer.feed(tensors))
+    for chunk in two_sequences(tokenizer):
+        list(answer.feed(chunk))
         done.append(answer.done)
     assert done == [False, False, False, False, True]
     assert answer.stopped_early
@@ -182,11 +183,9 @@ def test_one_sequence_has_no_index_and_one_row_neither(tokenizer: Tokenizer) -> 
 
 def test_log_probs_travel_with_the_text_of_their_tokens(tokenizer: Tokenizer) -> None:
     ids = ids_of(tokenizer, "𝄞 one")
-    engine = [
-        engine_response([token], log_probs=True, total=-0.5 * (place + 1)) for place, token in enumerate(ids)
-    ]
-    end = engine_response([], "stop", log_probs=True, total=-0.5 * len(ids))
-    sent = answered(tokenizer, text_row(), [*engine, end])
+    engine = [engine_response([token], log_probs=True) for token in ids]
+    end = engine_response([], "stop", log_probs=True)
+    sent = answered(tokenizer, text_row(log_probs=True), [*engine, end])
     lengths = [response["output_log_probs"].shape for response in sent]
     assert lengths[0] == (1, 1, 4)
     assert sum(shape[2] for shape in lengths) == len(ids)
@@ -196,26 +195,31 @@ def test_log_probs_travel_with_the_text_of_their_tokens(tokenizer: Tokenizer) ->
 
 def test_log_probs_of_a_single_response_are_all_of_them(tokenizer: Tokenizer) -> None:
     ids = ids_of(tokenizer, "one two")
-    engine = [engine_response([token], log_probs=True, total=-9.0) for token in ids]
-    (only,) = answered(tokenizer, text_row(streaming=False), engine)
+    engine = [engine_response([token], log_probs=True) for token in ids]
+    (only,) = answered(tokenizer, text_row(streaming=False, log_probs=True), engine)
     assert only["output_log_probs"].tolist() == [[[-0.5] * len(ids)]]
-    assert only["cum_log_probs"].tolist() == [[-9.0]]
+    assert only["cum_log_probs"].tolist() == [[-0.5 * len(ids)]]
+
+
+def test_log_probs_nobody_asked_for_are_not_sent(tokenizer: Tokenizer) -> None:
+    (only,) = answered(tokenizer, text_row(), [engine_response([5], "stop", log_probs=True)])
+    assert not {"output_log_probs", "cum_log_probs"} & set(only)
 
 
 def test_times_are_sent_with_the_end_only(tokenizer: Tokenizer) -> None:
-    arrival = {"arrival_time_ns": np.array([[5]], dtype=np.int64)}
-    row = text_row(outputs=OUTPUTS | {"arrival_time_ns"})
-    first = engine_response(ids_of(tokenizer, "one"))
-    sent = answered(tokenizer, row, [first, {**engine_response([], "stop"), **arrival}])
+    row = text_row(outputs=OUTPUTS | {"arrival_time_ns", "last_token_time_ns"})
+    first, end = engine_response(ids_of(tokenizer, "one")), engine_response([], "stop")
+    end.times = RequestTimes(5.0, 6.0, None, None)
+    sent = answered(tokenizer, row, [first, end])
     assert [("arrival_time_ns" in response) for response in sent] == [False, True]
+    assert sent[-1]["arrival_time_ns"].tolist() == [[5_000_000_000]]
+    assert "last_token_time_ns" not in sent[-1]
 
 
 def test_every_output_has_the_contracts_dtype_and_shape(tokenizer: Tokenizer) -> None:
-    row = text_row(sequences=2, batch_index=1)
+    row = text_row(sequences=2, batch_index=1, log_probs=True)
     answer = TextAnswer(row, tokenizer, skip_special_tokens=True, accumulate=False)
-    (response,) = answer.feed(
-        engine_response(ids_of(tokenizer, "one"), "stop", sequence=1, log_probs=True, total=-1.0)
-    )
+    (response,) = answer.feed(engine_response(ids_of(tokenizer, "one"), "stop", sequence=1, log_probs=True))
     assert set(response) == OUTPUTS
     for name, array in response.items():
         spec = TENSORRT_LLM_BLS.output(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -61,6 +63,41 @@ def test_an_error_in_other_words_means_that_the_engine_is_unavailable(
     with pytest.raises(EngineUnavailable, match="model tensorrt_llm could not be called; retry later"):
         list(call())
     assert log.about("Stub process is not healthy.")
+
+
+class Responses:
+    """What a call returns; unlike a generator, it tells whether anybody still holds it."""
+
+    def __init__(self) -> None:
+        self._left = [InferenceResponse()]
+
+    def __iter__(self) -> Responses:
+        return self
+
+    def __next__(self) -> InferenceResponse:
+        if not self._left:
+            raise StopIteration
+        return self._left.pop()
+
+
+def test_an_ended_call_is_kept_for_a_while_so_that_the_stub_does_not_free_its_objects(
+    triton: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Responses]] = []
+
+    def exec_(self: InferenceRequest, decoupled: bool = False) -> Responses:
+        responses = Responses()
+        made.append(weakref.ref(responses))
+        return responses
+
+    monkeypatch.setattr(InferenceRequest, "exec", exec_)
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    model = EngineModel("tensorrt_llm")
+    for later in (0, 9, 11):
+        now = 100.0 + later
+        list(model.generate({}, (), "id", 0))
+    assert [kept() is not None for kept in made] == [False, True, True]
 
 
 def test_a_stop_request_has_the_contracts_form(triton: FakeServer) -> None:

@@ -75,7 +75,7 @@ def test_the_engine_is_asked_for_the_outputs_that_are_passed_on(
     plain, rich = (set(call.requested) for call in scripted.calls)
     assert plain == {"output_ids", "sequence_length", "finish_reason"}
     times = {f"{name}_time_ns" for name in ("arrival", "first_scheduled", "first_token", "last_token")}
-    assert rich == plain | times | {"cum_log_probs", "output_log_probs", "sequence_index"}
+    assert rich == plain | times | {"output_log_probs", "sequence_index"}
 
 
 def test_a_call_of_the_engine_asks_for_errors_in_band(

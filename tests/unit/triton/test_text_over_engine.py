@@ -14,6 +14,7 @@ from naiad.contract import TENSORRT_LLM_BLS
 from naiad.contract.errors import parse_error
 from naiad.tokenization import Tokenizer
 from naiad.triton.engine_host import EngineHost
+from naiad.triton.requests import THROUGH_CHANNEL
 from naiad.triton.text_host import TextHost
 from tests.harness.fake_triton import FakeServer, IncomingRequest, InferenceRequest, Sent
 from tests.harness.fake_triton_data import InferenceResponse, Tensor, TritonError
@@ -51,21 +52,38 @@ def serve(host: EngineHost, triton: FakeServer, call: InferenceRequest) -> Itera
             return
 
 
+def is_idle(engines: list[EngineHost]) -> bool:
+    (host,) = engines
+    return host._engine.stats().active == 0
+
+
 Send = Callable[..., IncomingRequest]
 
 
 @pytest.fixture
-def send(start: Callable[..., Any], triton: FakeServer, model_directory: Path) -> Callable[..., Send]:
-    def models(*, decoupled: bool = True, **engine: str) -> Send:
+def engines() -> list[EngineHost]:
+    """The engine models that were started."""
+    return []
+
+
+@pytest.fixture
+def send(
+    start: Callable[..., Any],
+    triton: FakeServer,
+    model_directory: Path,
+    engines: list[EngineHost],
+) -> Callable[..., Send]:
+    def models(*, decoupled: bool = True, text_settings: dict[str, str] | None = None, **engine: str) -> Send:
         defaults = {
             "engine": "synthetic", "gpt_model_type": "inflight_fused_batching",
             "gpt_model_path": str(model_directory), "cancellation_check_period_ms": "2",
         }  # fmt: skip
         engine_host = start(EngineHost, "tensorrt_llm", **{**defaults, **engine})
+        engines.append(engine_host)
         triton.models["tensorrt_llm"] = lambda call: serve(engine_host, triton, call)
         text_host = start(
             TextHost, "tensorrt_llm_bls", decoupled=decoupled, tokenizer_dir=str(model_directory),
-            cancellation_check_period_ms="2",
+            cancellation_check_period_ms="2", **(text_settings or {}),
         )  # fmt: skip
 
         def send_one(**values: Any) -> IncomingRequest:
@@ -117,25 +135,24 @@ def test_e08_the_counts_of_a_stream_are_those_of_the_tokenizer(
 
 
 def test_a_stop_string_cuts_the_text_and_frees_the_engine(
-    send: Callable[..., Send], triton: FakeServer
+    send: Callable[..., Send], triton: FakeServer, engines: list[EngineHost]
 ) -> None:
     ask = send(synthetic_script=SCRIPT * 40, synthetic_step_ms="3")
     messages = ask(stop_words=("STOP",)).wait_ended()
     assert joined(messages) == "seven 𝄞 eight naïve café "
     assert reason(messages) == "stop"
-    poll(lambda: all(request.ended for request in triton.requests))
-    (call,) = [r for r in triton.requests if r.request_id() and "stop" not in r.tensors()]
-    assert call.sent[-1].tensors["finish_reason"].item() == b"cancelled"
+    poll(lambda: is_idle(engines))
+    assert any("stop" in request.tensors() for request in triton.requests)
 
 
-def test_d03_a_cancel_stops_the_engine(send: Callable[..., Send], triton: FakeServer) -> None:
+def test_d03_a_cancel_stops_the_engine(send: Callable[..., Send], engines: list[EngineHost]) -> None:
     request = send(synthetic_script=SCRIPT * 40, synthetic_step_ms="5")()
     request.wait_for(lambda: len(request.sent) > 1)
     request.cancel()
     messages = request.wait_ended()
     assert reason(messages) == "cancelled"
     assert 0 < len(joined(messages)) < len(SCRIPT * 40)
-    poll(lambda: all(one.ended for one in triton.requests))
+    poll(lambda: is_idle(engines))
 
 
 def test_d09_the_deadline_is_the_engines_too_and_its_error_arrives_in_band(send: Callable[..., Send]) -> None:
@@ -181,3 +198,40 @@ def test_e10_many_requests_at_once_never_mix(send: Callable[..., Send], tokenize
     for word, request in zip(words, requests, strict=True):
         echo = (tokenizer.encode(word) * 60)[:60]
         assert joined(request.wait_ended()) == tokenizer.decode(echo)
+
+
+def test_the_engine_answers_a_call_once_and_its_tokens_come_through_the_channel(
+    send: Callable[..., Send], triton: FakeServer
+) -> None:
+    messages = send(synthetic_script=SCRIPT)().wait_ended()
+    assert joined(messages) == SCRIPT
+    (call,) = [request for request in triton.requests if "input_ids" in request.tensors()]
+    (only,) = call.sent
+    assert only.final
+    assert only.tensors["finish_reason"].item() == THROUGH_CHANNEL
+
+
+@pytest.mark.parametrize("coalesce", ["true", "false"])
+def test_e08_coalesced_or_not_every_token_is_delivered_and_counted(
+    send: Callable[..., Send], tokenizer: Tokenizer, coalesce: str
+) -> None:
+    ask = send(text_settings={"coalesce_when_behind": coalesce})
+    requests = [ask(max_tokens=300, return_num_output_tokens=True) for _ in range(6)]
+    for request in requests:
+        data = [message for message in request.wait_ended() if not message.empty]
+        counts = [message.tensors["num_output_tokens"].item() for message in data]
+        assert sum(counts) == 300
+        assert joined(data) == tokenizer.decode((tokenizer.encode("one") * 300)[:300])
+        if coalesce == "false":
+            assert max(counts) == 1
+
+
+def test_b17_an_engine_that_goes_away_ends_its_calls_with_a_retryable_error(
+    send: Callable[..., Send], engines: list[EngineHost]
+) -> None:
+    request = send(synthetic_script=SCRIPT * 40, synthetic_step_ms="5")()
+    request.wait_for(lambda: len(request.sent) > 1)
+    engines[0]._channels.close()
+    error = parse_error(str(request.wait_ended()[-1].error))
+    assert error is not None
+    assert (error.code, error.partial, error.retryable) == ("ENGINE_UNAVAILABLE", True, True)
