@@ -13,6 +13,7 @@ from naiad_perf import perf_analyzer
 from naiad_perf.batching import bare_engine, measure, served_engine, summary, table
 from naiad_perf.compare_command import compare_command
 from naiad_perf.errors import PerfError
+from naiad_perf.report_command import report_command
 from naiad_perf.sweep_command import scenarios, sweep
 from naiad_perf.tools_command import aiperf, locust
 
@@ -31,6 +32,7 @@ _READ, _ALONE = "Read what was measured", "Load generators alone"
 
 app.command()(sweep)
 app.command()(scenarios)
+app.command("report", rich_help_panel=_READ)(report_command)
 app.command("compare", rich_help_panel=_READ)(compare_command)
 app.command(rich_help_panel=_ALONE)(aiperf)
 app.command(rich_help_panel=_ALONE)(locust)

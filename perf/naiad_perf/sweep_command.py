@@ -21,8 +21,9 @@ from naiad_perf.drivers.registry import DRIVERS, make_driver
 from naiad_perf.environment import describe_environment
 from naiad_perf.error_budget import overruns
 from naiad_perf.errors import PerfError, ScenarioError
-from naiad_perf.metrics import Slos
+from naiad_perf.metrics import Promise, Slos
 from naiad_perf.plan import plan_runs, points_of
+from naiad_perf.plan_table import print_plan
 from naiad_perf.results import read_results, summarise
 from naiad_perf.scenario import (
     SCENARIOS_FOLDER,
@@ -78,6 +79,9 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would run, and start nothing.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write a report into the folder's report/.")
+    ] = True,
     artifacts: Annotated[Path, typer.Option(help="Folder of servers, models, tools and results.")] = Path(
         ".artifacts"
     ),
@@ -109,12 +113,12 @@ def sweep(
         for point in points_of(wanted):  # too few rows of a trace are known before anything starts
             make_workload(wanted, point, rows, "check")
         if dry_run:
-            _show_plan(wanted, folder)
+            print_plan(_output, wanted, rows, folder)
             return
         with _stoppable(), folder.held():
             folder.begin(wanted, path.read_text(encoding="utf-8"), anew=anew)
             failed = _measure(wanted, rows, folder, artifacts)
-            status = _conclude(wanted, folder, failed)
+            status = _conclude(wanted, folder, failed, report=report)
     except ScenarioError as error:
         _complain(error)
         raise typer.Exit(_WRONG) from error
@@ -232,14 +236,17 @@ def _prices(scenario: Scenario) -> dict[str, float | None]:
         raise ScenarioError(error.message) from error
 
 
-def _conclude(scenario: Scenario, folder: SweepFolder, failed: tuple[FailedRun, ...]) -> int:
+def _conclude(scenario: Scenario, folder: SweepFolder, failed: tuple[FailedRun, ...], *, report: bool) -> int:
     """Print the table, write the report, and return the exit status."""
-    results = read_results(folder.path, Slos(**scenario.slos.model_dump()))
+    promise = Promise(Slos(**scenario.slos.model_dump()), scenario.error_budget)
+    results = read_results(folder.path, promise.slos)
     _output.print(results_table(summarise(results)))
     _output.print("medians of the repeats, ± half the way from lowest to highest", style="dim")
+    if report:
+        _write_report(scenario, folder, promise)
     for run in failed:
         _complain(PerfError(f"not measured: {run.name}: {run.reason}"))
-    over = overruns(results, scenario.error_budget)
+    over = overruns(results, promise.error_budget)
     for each in over:
         _complain(PerfError(str(each)))
     if failed:
@@ -247,35 +254,20 @@ def _conclude(scenario: Scenario, folder: SweepFolder, failed: tuple[FailedRun, 
     return _OVER_BUDGET if over else 0
 
 
-def _show_plan(scenario: Scenario, folder: SweepFolder) -> None:
-    runs = plan_runs(scenario)
-    rows = _rows(scenario)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("point", "requests", "warm-up", "input tokens", "output tokens", "lasts at least"):
-        table.add_column(heading, justify="left" if heading == "point" else "right", no_wrap=True)
-    for point in points_of(scenario):
-        load = make_workload(scenario, point, rows, "plan")
-        due_ns = getattr(load.load, "due_ns", ())
-        table.add_row(
-            point.name,
-            str(len(load.prompts) - load.warm_up),
-            str(load.warm_up),
-            f"{load.input_tokens:.0f}",
-            f"{load.output_tokens:.0f}",
-            f"{due_ns[-1] / 1e9:.0f} s" if due_ns else "",
-        )
-    _output.print(table)
-    subjects = ", ".join(
-        f"{subject.name} ({subject.model}, {subject.profile or 'a running server'}, "
-        f"{subject.driver or scenario.driver})"
-        for subject in scenario.subjects
-    )
-    done = sum(run.name in folder.finished() for run in runs)
-    for line in (
-        f"subjects: {subjects}",
-        f"runs: {len(runs)} in {scenario.repeats} interleaved repeats; finished in {folder.path}: {done}",
-    ):
-        _output.print(line, markup=False, highlight=False, soft_wrap=True)
+def _write_report(scenario: Scenario, folder: SweepFolder, promise: Promise) -> None:
+    from naiad_perf.report import write_report  # loads the drawing library: only now, not for every command
+
+    with _errors.status("writing the report") as status:
+
+        def show(step: str, done: int, total: int) -> None:
+            status.update(f"writing the report: {step}, {done} of {total}")
+
+        try:
+            target = folder.path / "report"
+            written = write_report(folder.path, target, promise, title=scenario.name, report=show)
+        except OSError as error:
+            raise PerfError(f"the report cannot be written: {error}") from error
+    _output.print(f"report: {written.page}", highlight=False, soft_wrap=True)
 
 
 def _complain(error: Exception) -> None:

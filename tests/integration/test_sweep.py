@@ -41,6 +41,7 @@ def start() -> Iterator[Start]:
 
     def start(scenario: Path, out: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "naiad", "bench", "sweep", str(scenario), "--out", str(out)]
+        command.append("--no-report")
         with (out.parent / "output.txt").open("ab") as output:
             process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
         started.append(process)

@@ -69,7 +69,8 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
         monkeypatch.setitem(DRIVERS, "scripted", lambda artifacts: driver)
         if text is not None:
             (tmp_path / "lab.yaml").write_text(text, encoding="utf-8")
-        command = ["sweep", str(tmp_path / "lab.yaml"), "--out", str(tmp_path / "out"), *words]
+        command = ["sweep", str(tmp_path / "lab.yaml"), "--out", str(tmp_path / "out")]
+        command += ["--no-report", *words]  # it takes seconds; the last word counts
         result = CliRunner().invoke(app, command, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
         assert all(pool.stopped for pool in Pool.made)
         return result
@@ -93,6 +94,15 @@ def test_a_sweep_ends_with_a_table_and_status_0(sweep, tmp_path: Path):
     assert ["c2-i6-o4", "bls", "2"] in rows
     assert len(finished(tmp_path)) == 4
     assert (tmp_path / "out" / "scenario.yaml").read_text() == SCENARIO
+    assert not (tmp_path / "out" / "report").exists()
+
+
+def test_a_report_is_written_unless_it_is_declined(sweep, tmp_path: Path):
+    result = sweep("--report")
+    page = tmp_path / "out" / "report" / "report.html"
+    assert result.exit_code == 0
+    assert result.stdout.strip().endswith(f"report: {page}")
+    assert "c2-i6-o4" in page.read_text(encoding="utf-8")
 
 
 def test_the_same_command_again_starts_nothing_and_shows_the_table(sweep):
