@@ -15,7 +15,16 @@ from typing import Any
 
 from naiad_perf.errors import RecordError
 
-__all__ = ["Outcome", "RequestRecord", "Run", "RunFacts", "ServerFigures", "read_run", "write_run"]
+__all__ = [
+    "Outcome",
+    "RequestRecord",
+    "Run",
+    "RunFacts",
+    "ServerFigures",
+    "check_records_work",
+    "read_run",
+    "write_run",
+]
 
 _FACTS_KEY = b"naiad.run"
 _FORMAT = 1
@@ -97,6 +106,7 @@ class ServerFigures:
         kv_tokens_peak: most tokens of KV cache in use at once, as sampled.
         kv_tokens_max: tokens the KV cache holds.
         cpu_s: processor time of the server's processes.
+        memory_bytes: most resident memory of the server's processes at once, as far as it is known.
     """
 
     requests: int | None = None
@@ -108,6 +118,7 @@ class ServerFigures:
     kv_tokens_peak: int | None = None
     kv_tokens_max: int | None = None
     cpu_s: float | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +200,15 @@ def _arrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
+def check_records_work() -> None:
+    """Raise now what reading and writing would raise later.
+
+    Raises:
+        RecordError: pyarrow is missing, or does not fit the other packages.
+    """
+    _arrow()
+
+
 def _schema(pa: Any) -> Any:
     return pa.schema(
         [
@@ -218,8 +238,11 @@ def write_run(run: Run, path: Path) -> None:
     table = pa.Table.from_pylist(rows, schema=_schema(pa))
     table = table.replace_schema_metadata({_FACTS_KEY: json.dumps(facts).encode()})
     making = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(table, making, compression="zstd")
-    making.replace(path)
+    try:
+        pq.write_table(table, making, compression="zstd")
+        making.replace(path)
+    finally:
+        making.unlink(missing_ok=True)
 
 
 def read_run(path: Path) -> Run:

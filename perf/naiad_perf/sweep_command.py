@@ -128,7 +128,7 @@ def sweep(
     except _Stopped as stopped:
         again = shlex.join(word for word in ("naiad", *sys.argv[1:]) if word != "--anew")
         _errors.print(
-            f"stopped; {len(folder.finished())} runs are finished and kept in {folder.path}\n"
+            f"stopped; finished runs are kept in {folder.path}: {len(folder.finished())}\n"
             f"to go on from there: {again}",
             markup=False,
             highlight=False,
@@ -192,6 +192,7 @@ def _measure(
     if all(run.name in folder.finished() for run in plan_runs(scenario)):
         return ()
     slos = Slos(**scenario.slos.model_dump())
+    environment = _environment(scenario)
     with (
         SweepDisplay(_errors, slos) as display,
         Servers(scenario.subjects, artifacts, folder.path) as servers,
@@ -203,15 +204,30 @@ def _measure(
             servers,
             lambda name: make_driver(name, artifacts),
             display,
-            environment=_environment(scenario),
+            environment=environment,
             prices=_prices(scenario),
         )
+        _warn_of_changes(folder, environment, display)
         display.waiting("starting servers")
         for subject in scenario.subjects:  # a model that is not there is known before the first run
             servers.of(subject).wait_healthy(subject.model, display.waiting)
         failed = made.run()
         display.waiting("stopping the servers")
         return failed
+
+
+def _warn_of_changes(folder: SweepFolder, environment: Mapping[str, str], display: SweepDisplay) -> None:
+    """Say what is no longer as it was for the runs that are finished: they would be mixed with others."""
+    newest = folder.newest()
+    if newest is None:
+        return
+    before = newest.facts.environment
+    for name, now in environment.items():
+        if before.get(name, now) != now:
+            display.tell(
+                f"careful: finished runs were made with {name} {before[name]}, now it is {now}; "
+                "--anew makes all of them again"
+            )
 
 
 def _environment(scenario: Scenario) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from naiad_perf.errors import PerfError, ScenarioError
-from naiad_perf.records import Run, read_run, write_run
+from naiad_perf.records import Run, check_records_work, read_run, write_run
 from naiad_perf.scenario import Scenario
 
 __all__ = ["SweepFolder"]
@@ -67,7 +67,9 @@ class SweepFolder:
 
         Raises:
             ScenarioError: finished runs are those of another scenario; the message says what differs.
+        RecordError: runs cannot be written here.
         """
+        check_records_work()
         now = _what_runs_depend_on(scenario)
         notes = self.path / "sweep.json"
         if anew:
@@ -93,8 +95,24 @@ class SweepFolder:
         return sorted(runs, key=lambda run: run.facts.position)
 
     def keep(self, name: str, run: Run) -> None:
-        """Write a finished run; the file appears whole or not at all."""
-        write_run(run, self.path / f"{name}.parquet")
+        """Write a finished run; the file appears whole or not at all.
+
+        Raises:
+            PerfError: it cannot be written, for example because the disk is full.
+        """
+        try:
+            write_run(run, self.path / f"{name}.parquet")
+        except OSError as error:
+            raise PerfError(f"the run {name} cannot be kept in {self.path}: {error}") from error
+
+    def newest(self) -> Run | None:
+        """Read the run that was finished last; None when there is none.
+
+        Raises:
+            RecordError: it is not readable.
+        """
+        paths = sorted(self.path.glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+        return read_run(paths[-1]) if paths else None
 
     def next_attempt(self, name: str) -> tuple[Path, int]:
         """Make an empty folder for the next attempt at a run; return it with the attempt's number, from 1."""

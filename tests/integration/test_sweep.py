@@ -80,7 +80,7 @@ def test_a_sweep_survives_a_dead_server_and_an_interrupt_and_goes_on(tmp_path: P
     sweep.send_signal(signal.SIGINT)
     assert sweep.wait(timeout=60) == 130
     assert "went away during the run; trying again" in said.read_text()
-    assert "1 runs are finished and kept" in said.read_text()
+    assert f"finished runs are kept in {out}: 1" in said.read_text()
     assert not second.exists()
     wait_until(lambda: not any(process.is_running() for process in family), 20, "nothing is left running")
 

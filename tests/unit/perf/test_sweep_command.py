@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -123,7 +124,7 @@ def test_an_interrupt_says_how_to_go_on_and_going_on_works(
     monkeypatch.setattr("sys.argv", ["naiad", "bench", "sweep", "my lab.yaml", "--anew"])
     result = sweep(script=[answers, answers, interrupted])
     assert result.exit_code == 130
-    assert f"2 runs are finished and kept in {tmp_path / 'out'}" in result.stderr
+    assert f"finished runs are kept in {tmp_path / 'out'}: 2" in result.stderr
     assert result.stderr.strip().endswith("to go on from there: naiad bench sweep 'my lab.yaml'")
     assert len(finished(tmp_path)) == 2
 
@@ -184,6 +185,26 @@ def test_another_scenario_in_the_same_folder_is_refused_with_status_2_and_anew_t
     assert "requests: 5 -> 7" in result.stderr
     assert sweep("--anew").exit_code == 0
     assert len(read_run(tmp_path / "out" / f"{finished(tmp_path)[0]}.parquet").measured) == 7
+
+
+def test_going_on_with_something_else_than_before_is_pointed_out(sweep, monkeypatch):
+    machine = {"cpu": "fast", "commit": "abc"}
+    monkeypatch.setattr(sweep_command, "describe_environment", lambda: dict(machine))
+    sweep("--repeats", "1")
+    assert "careful" not in sweep("--repeats", "2").stderr
+    machine["commit"] = "def"
+    result = sweep("--repeats", "3")
+    assert result.exit_code == 0
+    assert "finished runs were made with commit abc, now it is def; --anew" in result.stderr
+    assert "cpu" not in result.stderr.replace("profile cpu", "")
+
+
+def test_records_that_cannot_be_written_are_known_before_anything_starts(sweep, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = sweep()
+    assert result.exit_code == 1
+    assert "records of runs need pyarrow, of the extra naiad[bench]" in result.stderr
+    assert not Pool.made
 
 
 def test_repeats_may_be_added_later(sweep, tmp_path: Path):

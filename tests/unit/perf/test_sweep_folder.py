@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,6 +168,27 @@ def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(PerfError, match="cannot be written"), SweepFolder(tmp_path / "file" / "out").held():
         pass
+
+
+def test_a_run_that_cannot_be_written_leaves_nothing_that_looks_finished(folder: SweepFolder, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", full)
+    with pytest.raises(PerfError, match=r"the run a__b__000 cannot be kept in .*No space left"):
+        keep(folder, "a__b__000")
+    assert folder.finished() == frozenset()
+
+
+def test_the_newest_run_is_the_one_written_last(folder: SweepFolder):
+    assert folder.newest() is None
+    for position, name in enumerate(("b", "a")):
+        run = run_of(request(0, [(1, 2)]))
+        folder.keep(name, replace(run, facts=replace(FACTS, position=position)))
+        os.utime(folder.path / f"{name}.parquet", ns=(position, position))
+    newest = folder.newest()
+    assert newest is not None
+    assert newest.facts.position == 1
 
 
 def test_a_damaged_record_is_refused_by_name(folder: SweepFolder):
