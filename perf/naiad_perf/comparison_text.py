@@ -40,7 +40,7 @@ def reading_aid(comparison: Comparison) -> str:
     pairing = "repeats paired" if comparison.paired else "repeats not paired"
     sure, unsure = f"{comparison.confidence * 100:.3g} %", f"{(1 - comparison.confidence) * 100:.3g} %"
     return (
-        f"B/A is the geometric mean over repeats ({pairing}). Its interval (bootstrap of repeats, "
+        f"The ratio is the geometric mean over repeats ({pairing}). Its interval (bootstrap of repeats, "
         f"Student's t) holds the true ratio in {sure} of comparisons. Each verdict stands alone: "
         f"of many figures that do not differ, {unsure} still look different."
     )
