@@ -31,7 +31,7 @@ warm_up: 2
 repeats: 1
 """
 
-Start = Callable[[Path, Path], subprocess.Popen[bytes]]
+Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def start() -> Iterator[Start]:
     """Start `naiad bench sweep`; whatever it left running ends with the test."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(scenario: Path, out: Path) -> subprocess.Popen[bytes]:
+    def start(scenario: Path, out: Path, *words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "naiad", "bench", "sweep", str(scenario), "--out", str(out)]
-        command.append("--no-report")
+        command += words or ("--no-report",)
         with (out.parent / "output.txt").open("ab") as output:
             process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
         started.append(process)
@@ -112,7 +112,8 @@ def test_a_server_that_somebody_else_runs_is_measured_and_left_alone(
         "load: {concurrency: 2}\nlengths: {input: 40, output: 6}\nrequests: 8\nrepeats: 1\n",
         encoding="utf-8",
     )
-    assert start(tmp_path / "given.yaml", tmp_path / "out").wait(timeout=90) == 0
+    assert start(tmp_path / "given.yaml", tmp_path / "out", "--report").wait(timeout=110) == 0
+    assert "c2-i40-o6" in (tmp_path / "out" / "report" / "report.html").read_text(encoding="utf-8")
     run = read_run(tmp_path / "out" / "c2-i40-o6__there__000.parquet")
     assert [record.outcome for record in run.requests] == [Outcome.OK] * 10
     assert run.facts.profile is None

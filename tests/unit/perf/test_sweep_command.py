@@ -17,7 +17,10 @@ from naiad_perf.cli import app
 from naiad_perf.drivers.registry import DRIVERS
 from naiad_perf.errors import LoadError
 from naiad_perf.load import LoadTask
+from naiad_perf.metrics import Promise, Slos
 from naiad_perf.records import RequestRecord, RunFacts, read_run
+from naiad_perf.report import Written
+from naiad_perf.results import read_results
 from naiad_perf.scenario import Subject
 from tests.harness.scripted_sweep import Behaviour, ScriptedDriver, ScriptedServer, answers
 
@@ -98,12 +101,23 @@ def test_a_sweep_ends_with_a_table_and_status_0(sweep, tmp_path: Path):
     assert not (tmp_path / "out" / "report").exists()
 
 
-def test_a_report_is_written_unless_it_is_declined(sweep, tmp_path: Path):
-    result = sweep("--report")
-    page = tmp_path / "out" / "report" / "report.html"
+def test_a_report_is_written_unless_it_is_declined(sweep, tmp_path: Path, monkeypatch):
+    """The real one takes seconds; the integration tests write it."""
+    out = tmp_path / "out"
+    written: list[tuple[Path, Path, Promise, str]] = []
+
+    def write(
+        folder: Path, target: Path, promise: Promise, *, title: str, report: Callable[[str, int, int], None]
+    ) -> Written:
+        report("reading runs", 1, 4)
+        written.append((folder, target, promise, title))
+        return Written(target / "report.html", (), read_results(folder, promise.slos))
+
+    monkeypatch.setattr("naiad_perf.report.write_report", write)
+    result = sweep("--report", text=SCENARIO + "slos: {ttft_ms: 9}\n")
     assert result.exit_code == 0
-    assert result.stdout.strip().endswith(f"report: {page}")
-    assert "c2-i6-o4" in page.read_text(encoding="utf-8")
+    assert result.stdout.strip().endswith(f"report: {out / 'report' / 'report.html'}")
+    assert written == [(out, out / "report", Promise(Slos(ttft_ms=9.0), 0.1), "lab")]
 
 
 def test_the_same_command_again_starts_nothing_and_shows_the_table(sweep):
