@@ -17,20 +17,22 @@ def write_repository(
 ) -> Path:
     """Write a servable repository whose configurations carry `parameters` (model -> key -> value).
 
-    The engine is the synthetic one unless the parameters of `tensorrt_llm` say otherwise.
+    Unless they say otherwise, the engine is the synthetic one and every token a response of its own, as in
+    profile `synthetic`.
     """
     engine = {
         "engine": "synthetic",
         "synthetic_prefill_tokens_per_s": 0,
         **parameters.pop("tensorrt_llm", {}),
     }
+    text = {"coalesce_when_behind": False, **parameters.pop("tensorrt_llm_bls", {})}
     profile = Profile(
         name="test",
         summary="made by a test",
         decoupled=decoupled,
         max_batch_size=max_batch_size,
         model_directory=str(MODEL_DIRECTORY.resolve()),
-        parameters={"tensorrt_llm": engine, **parameters},  # type: ignore[dict-item]  # written as text by it
+        parameters={"tensorrt_llm": engine, "tensorrt_llm_bls": text, **parameters},  # type: ignore[dict-item]  # written as text by it
     )
     for spec in MODELS:
         model = folder / spec.name
