@@ -24,7 +24,7 @@ class LiveRequest:
         first_token_s: when its first token was produced.
         delivered_s: when its latest token was produced.
         held: tokens that the sink has not been given yet.
-        sent_s: when the sink was last given tokens.
+        begun: whether the sink was given any.
         stopped: a stop request came, or the caller is gone.
     """
 
@@ -36,7 +36,7 @@ class LiveRequest:
     first_token_s: float | None = None
     delivered_s: float | None = None
     held: TokenChunk | None = None
-    sent_s: float | None = None
+    begun: bool = False
     stopped: bool = False
 
     def times(self) -> RequestTimes:

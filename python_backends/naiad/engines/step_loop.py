@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -29,9 +30,10 @@ class StepLoop(Engine):
         stepper: the engine proper.
         max_waiting: requests beyond those in the batch; more are refused.
         poll_period_s: how often callers are asked whether they are still there.
-        max_chunks_per_s: chunks handed to sinks, over all streams. n streams in flight share it evenly: the
-            tokens of one are held until n / max_chunks_per_s seconds after its last chunk, and go with the
-            first step that ends after that. First and last chunks are never held. 0: one a step.
+        max_chunks_per_s: chunks handed to sinks, over all streams. With n streams in flight, what all of
+            them have is held until n / max_chunks_per_s seconds after the last time, and goes with the first
+            step that ends after that. 0: one a step. First and last chunks are never held.
+        tokens_per_chunk: fewest tokens of a chunk that is neither the first nor the last.
         observer: told what the engine does, at the time it does it.
         after_turn: called after every step, and whenever sinks were called without one.
         clock: monotonic, in seconds.
@@ -65,6 +67,7 @@ class StepLoop(Engine):
         self._closing = False
         self._failure: NaiadError | None = None
         self._next_poll_s = 0.0
+        self._emitted_s = -math.inf
         self._stats = EngineStats()
         self._thread = threading.Thread(target=self._run, name="naiad-engine", daemon=True)
         self._thread.start()
@@ -205,20 +208,19 @@ class StepLoop(Engine):
             self._emit_held(live)
 
     def _emit_due(self) -> None:
-        """Emit what was held long enough, of this step or an earlier one."""
+        """Emit first tokens, and when a period is over what all streams have held: a burst costs less."""
         now = self._clock()
         period_s = self._seconds_per_chunk * sum(live.request.streaming for live in self._live.values())
+        due = now - self._emitted_s >= period_s
         for key, live in list(self._live.items()):
-            if self._due(live, now - period_s):
-                live.sent_s = now
-                self._emit_held(live, key=key)
-
-    def _due(self, live: LiveRequest, sent_before_s: float) -> bool:
-        if live.held is None:
-            return False
-        if live.sent_s is None:
-            return True
-        return len(live.held.ids) >= self._tokens_per_chunk and live.sent_s <= sent_before_s
+            if live.held is None or (
+                live.begun and not (due and len(live.held.ids) >= self._tokens_per_chunk)
+            ):
+                continue
+            live.begun = True
+            if due:
+                self._emitted_s = now
+            self._emit_held(live, key=key)
 
     def _end_unwanted(self, now: float) -> None:
         """Cancel what callers gave up on, and what ran out of time, waiting or running."""
