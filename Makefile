@@ -41,6 +41,8 @@ render: $(STAMP) ## render configurations and reference pages from the contract 
 lock: ## pin the dependencies anew (needs uv)
 	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
 	  --extra dev --extra bench pyproject.toml -o requirements.lock
+	echo aiperf==0.13.0 | uv pip compile --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header - -o perf/naiad_perf/drivers/aiperf.lock
 
 bench: setup ## measure a scenario and write a report; ARGS="cpu_rate --repeats 5", by default quick
 	@$(BIN)/naiad bench sweep $(or $(ARGS),quick)

@@ -11,8 +11,11 @@ later.
 
 from __future__ import annotations
 
+import csv
 import itertools
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +26,7 @@ import pytest
 
 from naiad_client.grpc_sync import GrpcTransport
 from naiad_perf.drivers.base import Driver
+from naiad_perf.drivers.locust_driver import LOCUSTFILE
 from naiad_perf.drivers.registry import DRIVERS, make_driver
 from naiad_perf.errors import InstallError, LoadAborted
 from naiad_perf.load import ClosedLoop, LoadTask, OpenLoop, Prompt
@@ -241,3 +245,37 @@ def test_hanging_up_is_neither_an_error_nor_a_success_and_frees_the_engine(
     assert sum(record.output_tokens for record in found) >= 4
     assert all((record.ended_ns or 0) - record.sent_ns >= 100e6 - CLOCK_MS * 1e6 for record in found)
     wait_until(lambda: server.active() == 0, 5, "the engine has nothing left to do")
+
+
+def locust_alone(server: LiveServer, folder: Path, *arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """Run the locustfile by itself for a while; return its status and the rows of its statistics by type."""
+    command = [sys.executable, "-m", "locust", "--locustfile", str(LOCUSTFILE), "--host", server.grpc]
+    command += ["--headless", "--users", "1", "--only-summary", "--csv", str(folder / "seen"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    with (folder / "seen_stats.csv").open(newline="") as file:
+        return done.returncode, {row["Type"]: row for row in csv.DictReader(file)}
+
+
+def test_the_locustfile_alone_tells_requests_first_tokens_and_the_others_apart(
+    server: LiveServer, tmp_path: Path
+) -> None:
+    """Six tokens a request: one TTFT and five ITLs; a step of 20 ms is seen as that."""
+    status, rows = locust_alone(
+        server, tmp_path, "--answer-tokens", "6", "--prompt-tokens", "4", "--run-time", "3s"
+    )
+    assert status == 0
+    requests = int(rows["gRPC"]["Request Count"])
+    assert requests >= 3
+    assert int(rows["TTFT"]["Request Count"]) == requests
+    assert int(rows["ITL"]["Request Count"]) == 5 * requests
+    assert float(rows["ITL"]["Average Response Time"]) >= STEP_MS - ABOVE_MS["locust"] / 5
+    assert float(rows["TTFT"]["Min Response Time"]) >= 4 * PREFILL_MS
+    assert [rows[kind]["Failure Count"] for kind in ("gRPC", "TTFT", "ITL")] == ["0"] * 3
+
+
+def test_the_locustfile_alone_counts_failures_by_code(server: LiveServer, tmp_path: Path) -> None:
+    status, rows = locust_alone(server, tmp_path, "--model", "nobody", "--run-time", "3s")
+    assert status == 1
+    assert rows["gRPC"]["Failure Count"] == rows["gRPC"]["Request Count"] != "0"
+    with (tmp_path / "seen_failures.csv").open(newline="") as file:
+        assert {row["Error"] for row in csv.DictReader(file)} == {"RequestFailed('MODEL_NOT_FOUND')"}
