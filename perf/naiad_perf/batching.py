@@ -6,23 +6,21 @@ meets both. Every answer has exactly the tokens asked for.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from naiad_client import AsyncClient, Client, Completion, GenerationRequest, Timeouts
-from naiad_perf.errors import PerfError
+from naiad_perf.load import Prompt
+from naiad_perf.peers.bare_loop import BareLoop
+from naiad_perf.peers.burst_figures import median_ttft_s, tokens_per_s
+from naiad_perf.peers.peer import Peer
+from naiad_perf.peers.served import Served
 
 __all__ = ["BatchingResult", "Sample", "bare_engine", "measure", "served_engine", "summary", "table"]
 
-START_LIMIT_S = 120.0
-_PATIENT = Timeouts(first_token_s=300, between_tokens_s=300)
 Runner = Callable[[Sequence[str], int], "Sample"]
 
 
@@ -45,74 +43,38 @@ class BatchingResult:
 
 
 @contextmanager
-def served_engine(ports: tuple[int, int, int], profile: str | None = None) -> Iterator[Runner]:
+def served_engine(profile: str = "cpu", artifacts: Path = Path(".artifacts")) -> Iterator[Runner]:
     """Start a server of our own and yield what sends bursts to `tensorrt_llm_bls`.
 
     Raises:
         PerfError: the server did not become ready.
     """
-    http, grpc, metrics = map(str, ports)
-    command = [sys.executable, "-m", "naiad", "serve", "--http-port", http, "--grpc-port", grpc]
-    command += ["--metrics-port", metrics, *(["--profile", profile] if profile else [])]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        url = f"127.0.0.1:{grpc}"
-        with Client(url) as client:
-            _until_healthy(client, server)
-
-        def run(prompts: Sequence[str], tokens: int) -> Sample:
-            requests = [_request(prompt, tokens) for prompt in prompts]
-            answers, seconds = asyncio.run(_burst(url, requests))
-            total = sum(answer.usage.num_output_tokens or 0 for answer in answers)
-            ttfts = [answer.timings.ttft_s for answer in answers if answer.timings.ttft_s is not None]
-            return Sample(total / seconds, statistics.median(ttfts))
-
-        yield run
-    finally:
-        server.terminate()
-        try:
-            server.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            server.kill()
-
-
-def _until_healthy(client: Client, server: subprocess.Popen[bytes]) -> None:
-    deadline_s = time.monotonic() + START_LIMIT_S
-    while not client.health().healthy:
-        if server.poll() is not None or time.monotonic() > deadline_s:
-            raise PerfError("the server did not become ready; `naiad serve` says why")
-        time.sleep(0.2)
-
-
-async def _burst(url: str, requests: Sequence[GenerationRequest]) -> tuple[list[Completion], float]:
-    """Send all requests at once; return the answers and the seconds until the last one's end."""
-    async with AsyncClient(url, timeouts=_PATIENT) as client:
-        started_s = time.monotonic()
-        answers = await asyncio.gather(*(client.generate(request) for request in requests))
-        return answers, time.monotonic() - started_s
-
-
-def _request(prompt: str, tokens: int) -> GenerationRequest:
-    return GenerationRequest(text_input=prompt, max_tokens=tokens, min_tokens=tokens)
+    with (
+        TemporaryDirectory(prefix="naiad-bench-") as folder,
+        Served(profile, artifacts, Path(folder) / "server.log") as peer,
+    ):
+        yield from _runner(peer)
 
 
 @contextmanager
 def bare_engine() -> Iterator[Runner]:
-    """Start the same engine without Triton, in a process of its own, and yield what sends bursts to it."""
-    command = [sys.executable, "-m", "naiad.serving.bare_engine"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        if process.stdin is None or process.stdout is None or process.stdout.readline() != "ready\n":
-            raise PerfError("the bare engine did not start; `naiad setup` prepares its model")
-        write, read = process.stdin, process.stdout
+    """Start the same engine without Triton, in a process of its own, and yield what sends bursts to it.
 
-        def run(prompts: Sequence[str], tokens: int) -> Sample:
-            write.write(json.dumps({"prompts": list(prompts), "tokens": tokens}) + "\n")
-            write.flush()
-            reply = json.loads(read.readline())
-            return Sample(reply["tokens"] / reply["seconds"], statistics.median(reply["ttft_s"]))
+    Raises:
+        PerfError: it did not start.
+    """
+    with TemporaryDirectory(prefix="naiad-bench-") as folder, BareLoop(Path(folder) / "bare.log") as peer:
+        yield from _runner(peer)
 
-        yield run
-        write.close()
+
+def _runner(peer: Peer) -> Iterator[Runner]:
+    peer.start(lambda _line: None)
+
+    def run(prompts: Sequence[str], tokens: int) -> Sample:
+        records = peer.burst([Prompt(text, (), tokens) for text in prompts], len(prompts))
+        return Sample(tokens_per_s(records), median_ttft_s(records))
+
+    yield run
 
 
 def measure(

@@ -13,6 +13,7 @@ from naiad_perf import perf_analyzer
 from naiad_perf.batching import bare_engine, measure, served_engine, summary, table
 from naiad_perf.compare_command import compare_command
 from naiad_perf.errors import PerfError
+from naiad_perf.peers_command import peers
 from naiad_perf.report_command import report_command
 from naiad_perf.sweep_command import scenarios, sweep
 from naiad_perf.tools_command import aiperf, locust
@@ -32,6 +33,7 @@ _READ, _ALONE = "Read what was measured", "Load generators alone"
 
 app.command()(sweep)
 app.command()(scenarios)
+app.command()(peers)
 app.command("report", rich_help_panel=_READ)(report_command)
 app.command("compare", rich_help_panel=_READ)(compare_command)
 app.command(rich_help_panel=_ALONE)(aiperf)
@@ -70,7 +72,6 @@ def batching(
     streams: Annotated[int, typer.Option(min=2, help="Streams at once.")] = 32,
     tokens: Annotated[int, typer.Option(min=2, help="Tokens of each answer.")] = 128,
     repeats: Annotated[int, typer.Option(min=1, help="Counted rounds.")] = 7,
-    http_port: Annotated[int, typer.Option(help="First of three consecutive ports to use.")] = 18000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Show in-flight batching: many streams against one, and served against the bare engine.
@@ -78,7 +79,7 @@ def batching(
     Starts a server and the same engine without Triton, and lets them take turns on the same prompts.
     """
     try:
-        with bare_engine() as bare, served_engine((http_port, http_port + 1, http_port + 2)) as served:
+        with bare_engine() as bare, served_engine() as served:
             result = measure(served, bare, streams=streams, tokens=tokens, repeats=repeats, report=_tell)
     except PerfError as error:
         _errors.print("error:", style="bold red", end=" ")

@@ -57,6 +57,11 @@ class OwnServer(BenchServer):
         self._starts_without_success = 0
         self._was_ready = False
 
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id; -1 before it is started."""
+        return self._process.pid if self._process is not None else -1
+
     def start(self) -> None:
         """See `BenchServer.start`."""
         self._starts_without_success += 1

@@ -21,7 +21,7 @@ from naiad_perf.scenario import Scenario
 from naiad_perf.traces import MOONCAKE_BLOCK_TOKENS, TraceRow
 from naiad_perf.words import VOCABULARY, spelled, text_of, token_ids_of
 
-__all__ = ["Workload", "make_workload"]
+__all__ = ["Workload", "distinct_prompts", "make_workload"]
 
 _WARM_UP_OPEN = 4
 _DISTINCT_WORDS = 3
@@ -87,6 +87,11 @@ def make_workload(scenario: Scenario, point: Point, rows: Sequence[TraceRow], sa
         input_tokens=sum(shape.input_tokens for shape in kept) / measured,
         output_tokens=sum(shape.output_tokens for shape in kept) / measured,
     )
+
+
+def distinct_prompts(count: int, input_tokens: int, output_tokens: int, salt: str) -> tuple[Prompt, ...]:
+    """Return prompts of one length that differ from their first word on; other salts have other words."""
+    return _prompts([_Shape(input_tokens, output_tokens)] * count, salt)
 
 
 def _warm_up(scenario: Scenario, point: Point) -> int:

@@ -87,14 +87,21 @@ class ToolEnvironment:
         packages = sum("==" in line for line in self.lock.read_text(encoding="utf-8").splitlines())
         report(f"installing {self.name} and what it needs ({packages} packages) into {self.home}")
         shutil.rmtree(self.home, ignore_errors=True)
-        pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r")
         try:
             self._call(sys.executable, "-m", "venv", str(self.home))
-            self._call(str(self.python), *pip, str(self.lock))
+            self._fill(report)
             (self.home / ".installed").write_text(self._digest(), encoding="ascii")
         except BaseException:
             shutil.rmtree(self.home, ignore_errors=True)
             raise
+
+    def _fill(self, report: Callable[[str], None]) -> None:
+        """Install packages into the new, empty environment."""
+        self._pip_install("-r", str(self.lock))
+
+    def _pip_install(self, *arguments: str) -> None:
+        pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes")
+        self._call(str(self.python), *pip, *arguments)
 
     def _call(self, *command: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
@@ -102,9 +109,14 @@ class ToolEnvironment:
             told = "\n".join((done.stderr or done.stdout).strip().splitlines()[-6:])
             raise InstallError(f"{self.name} could not be installed; {' '.join(command[1:4])} says:\n{told}")
 
+    @property
+    def _locks(self) -> tuple[Path, ...]:
+        """All files that say what is installed."""
+        return (self.lock,)
+
     def _digest(self) -> str:
         told = f"{sys.version_info.major}.{sys.version_info.minor}\n".encode()
-        return hashlib.sha256(told + self.lock.read_bytes()).hexdigest()
+        return hashlib.sha256(told + b"".join(lock.read_bytes() for lock in self._locks)).hexdigest()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -1,8 +1,10 @@
 """The engine in a bare loop, without Triton: what serving is measured against.
 
-`python -m naiad.serving.bare_engine` reads one JSON request a line from stdin, `{"prompts": [...], "tokens":
-n}`, runs all prompts at once for exactly n tokens each, and writes `{"tokens": total, "seconds": s,
-"ttft_s": [...]}`. The engine's settings are those of model `tensorrt_llm` under the `cpu` profile.
+`python -m naiad.serving.bare_engine` writes `{"ready": true}`, then reads one JSON request a line from stdin,
+`{"prompts": [...], "tokens": n}`, runs all prompts at once for exactly n tokens each, and writes
+`{"started_ns": t, "answers": [{"input_tokens": .., "response_ns": [...], "response_tokens": [...]}, ...]}`:
+an answer for each prompt with the times (monotonic clock) at which so many tokens came. The engine's settings
+are those of model `tensorrt_llm` under the `cpu` profile.
 """
 
 from __future__ import annotations
@@ -30,18 +32,23 @@ _PROFILE = {
 
 
 def run(stepper: Stepper, prompts: Sequence[Sequence[int]], tokens: int) -> dict[str, Any]:
-    """Generate `tokens` tokens for every prompt, all at once, and time it."""
-    started_s = time.monotonic()
+    """Generate `tokens` tokens for every prompt, all at once, and note when they came."""
+    answers: list[dict[str, Any]] = [
+        {"input_tokens": len(prompt), "response_ns": [], "response_tokens": []} for prompt in prompts
+    ]
+    started_ns = time.monotonic_ns()
     for key, prompt in enumerate(prompts):
         stepper.add(key, GenerationRequest("", tuple(prompt), SamplingParams(max_tokens=tokens)))
-    first_s: dict[int, float] = {}
-    total, running = 0, len(prompts)
+    running = len(prompts)
     while running:
-        for result in stepper.step():
-            total += len(result.ids)
-            first_s.setdefault(result.key, time.monotonic() - started_s)
+        results = stepper.step()
+        now_ns = time.monotonic_ns()
+        for result in results:
             running -= result.finish_reason is not None
-    return {"tokens": total, "seconds": time.monotonic() - started_s, "ttft_s": sorted(first_s.values())}
+            if result.ids:
+                answers[result.key]["response_ns"].append(now_ns)
+                answers[result.key]["response_tokens"].append(len(result.ids))
+    return {"started_ns": started_ns, "answers": answers}
 
 
 def main() -> None:
@@ -49,7 +56,7 @@ def main() -> None:
     repository = "model_repository/tensorrt_llm"
     stepper = make_stepper(Parameters.of(TENSORRT_LLM, _PROFILE), repository, in_process=True)
     tokenizer = Tokenizer.load(resolve_model_directory(DEFAULT_MODEL_DIRECTORY, repository))
-    sys.stdout.write("ready\n")
+    sys.stdout.write(json.dumps({"ready": True}) + "\n")
     sys.stdout.flush()
     for line in sys.stdin:
         request = json.loads(line)
