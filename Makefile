@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := python_backends client perf build tests model_repository
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check format render lock bench perf-analyzer bench-batching clean
+.PHONY: help setup demo serve test check format render lock bench bench-peers bench-batching perf-analyzer clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -46,6 +46,9 @@ lock: ## pin the dependencies anew (needs uv)
 
 bench: setup ## measure a scenario and write a report; ARGS="cpu_rate --repeats 5", by default quick
 	@$(BIN)/naiad bench sweep $(or $(ARGS),quick)
+
+bench-peers: setup ## against llama.cpp's server, transformers and the bare engine; ARGS="--rounds 5"
+	@$(BIN)/naiad bench peers $(ARGS)
 
 perf-analyzer: $(STAMP) ## run NVIDIA's perf_analyzer; ARGS="-m tensorrt_llm_bls -i grpc ..."
 	@$(BIN)/naiad bench perf-analyzer -- $(ARGS)

@@ -13,7 +13,17 @@ from naiad.cli.main import app
 COMMANDS = ("setup", "demo", "serve", "ask", "chat", "models", "health", "build", "bench")
 GROUPS = {
     "build": ("prepare", "show", "render"),
-    "bench": ("sweep", "scenarios", "report", "compare", "batching", "perf-analyzer", "aiperf", "locust"),
+    "bench": (
+        "sweep",
+        "scenarios",
+        "peers",
+        "report",
+        "compare",
+        "batching",
+        "perf-analyzer",
+        "aiperf",
+        "locust",
+    ),
 }
 EVERY_COMMAND: list[tuple[str, ...]] = [(name,) for name in COMMANDS] + [
     (group, name) for group, names in GROUPS.items() for name in names
