@@ -15,6 +15,7 @@ from naiad_perf.records import RequestRecord, Run
 __all__ = [
     "CORES",
     "COUNT",
+    "MIB",
     "MILLISECONDS",
     "PER_SECOND",
     "SECONDS",
@@ -65,6 +66,7 @@ SHARE = Unit("%", 0.01)
 COUNT = Unit("")
 CORES = Unit("cores")
 USD = Unit("USD")
+MIB = Unit("MiB", 2**20)
 
 
 class Metric(ABC):

@@ -14,6 +14,7 @@ from naiad_perf.metrics.machine import (
     KvShare,
     ServerComputeTime,
     ServerCores,
+    ServerMemory,
     ServerQueueTime,
 )
 from naiad_perf.metrics.outcomes import CancelRate, Cancels, ErrorRate, Errors, MeasuredRequests
@@ -66,6 +67,7 @@ RUN_METRICS: tuple[RunMetric, ...] = (
     Duration(),
     ClientCpuShare(),
     ServerCores(),
+    ServerMemory(),
     ServerQueueTime(),
     ServerComputeTime(),
     KvShare(),

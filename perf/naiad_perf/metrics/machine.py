@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from naiad_perf.metrics.base import CORES, MILLISECONDS, SHARE, Better, RunMetric
+from naiad_perf.metrics.base import CORES, MIB, MILLISECONDS, SHARE, Better, RunMetric
 from naiad_perf.metrics.slos import Slos
 from naiad_perf.records import Run
 
-__all__ = ["ClientCpuShare", "KvShare", "ServerComputeTime", "ServerCores", "ServerQueueTime"]
+__all__ = ["ClientCpuShare", "KvShare", "ServerComputeTime", "ServerCores", "ServerMemory", "ServerQueueTime"]
 
 
 class ClientCpuShare(RunMetric):
@@ -79,6 +79,19 @@ class ServerComputeTime(RunMetric):
 def _per_server_request(run: Run, total_ns: int | None) -> float | None:
     requests = run.facts.server.requests
     return None if total_ns is None or not requests else total_ns / requests
+
+
+class ServerMemory(RunMetric):
+    """Most resident memory of the server's processes at once, warm-up included."""
+
+    name = "server_memory_mib"
+    header = "Server memory"
+    unit = MIB
+    better = Better.LOWER
+
+    def of(self, run: Run, slos: Slos) -> float | None:
+        """Return bytes."""
+        return run.facts.server.memory_bytes
 
 
 class KvShare(RunMetric):

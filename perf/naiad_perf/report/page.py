@@ -20,7 +20,7 @@ from naiad_perf.report.theme import DARK, LIGHT
 from naiad_perf.report.timeline import Timeline
 from naiad_perf.results import PointSummary, RunResult
 
-__all__ = ["VEGA_LITE", "RunTimeline", "render_page"]
+__all__ = ["VEGA_LITE", "RunTimeline", "in_script", "render_page"]
 
 VEGA_LITE = "6.4"
 """Version of Vega-Lite that draws: in the page and for pictures."""
@@ -135,6 +135,10 @@ def _encoded(text: str) -> str:
 
 @cache
 def _library() -> str:
-    """Return Vega, Vega-Lite and their embedding, safe to stand in a script element."""
-    bundle: str = vl_convert.javascript_bundle(_GLOBALS, vl_version=VEGA_LITE)
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    """Return Vega, Vega-Lite and their embedding."""
+    return in_script(vl_convert.javascript_bundle(_GLOBALS, vl_version=VEGA_LITE))
+
+
+def in_script(code: str) -> str:
+    """Return code that means the same and cannot end, or hide the end of, the script element it stands in."""
+    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -95,6 +95,15 @@ def test_a_repeat_that_one_side_lacks_is_left_out_of_pairs():
     assert found.repeats == (5, 4)
 
 
+def test_unpaired_sides_keep_all_their_repeats():
+    a, b = taking_turns(SPEEDS_A, SPEEDS_B)
+    for fewer, more in ((a[:3], b), (a, b[:3])):
+        row = compared(fewer, more, same_sweep=False).at("tokens_per_s")
+        expected = unpaired_ratio(SPEEDS_A[: len(fewer)], SPEEDS_B[: len(more)], 0.95)
+        assert row.repeats == (len(fewer), len(more))
+        assert row.ratio == expected.ratio
+
+
 @pytest.mark.parametrize(
     ("figure", "up", "down"),
     [

@@ -95,13 +95,15 @@ def test_what_the_server_counted_is_shared_among_its_requests():
         compute_ns=400_000_000,
         kv_tokens_peak=512,
         kv_tokens_max=2048,
-        cpu_s=15.0,
+        cpu_s=15,
+        memory_bytes=3 * 2**20,
     )
     found = figures_of(run_of(ANSWER, server=server), Slos())
     assert found["server_queue_ms"] == 1.5
     assert found["server_compute_ms"] == 100
     assert found["kv_share"] == 25
     assert found["server_cores"] == 1.5
+    assert found["server_memory_mib"] == 3
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_what_the_server_counted_is_shared_among_its_requests():
 )
 def test_what_the_server_does_not_say_is_undefined(server):
     found = figures_of(run_of(ANSWER, server=server), Slos())
-    for name in ("server_queue_ms", "server_compute_ms", "kv_share", "server_cores"):
+    for name in ("server_queue_ms", "server_compute_ms", "kv_share", "server_cores", "server_memory_mib"):
         assert found[name] is None
 
 

@@ -89,6 +89,14 @@ def test_tiles_show_each_subject_at_its_best_and_the_failures():
     assert (tiles[-1].value, tiles[-1].below) == ("0", "0 of 330; budget of 1 % kept")
 
 
+def test_a_tile_is_of_the_point_with_most_tokens_a_second():
+    few = results(point="c1", concurrency=1, requests=[request(0, [(100, 1)])])
+    many = results(point="c9", concurrency=9, requests=[request(0, [(100, 9)])])
+    some = results(point="c5", concurrency=5, requests=[request(0, [(100, 5)])])
+    tile, _ = overview.tiles(summarise([*few, *many, *some]), Promise())
+    assert (tile.value, tile.below) == ("90.0", "at 9 streams, TTFT p50 100 ms")
+
+
 def test_a_tile_of_nothing_is_a_dash():
     tile, failures = overview.tiles(summarise(results(requests=(failed(0, 0),))), Promise())
     assert (tile.value, tile.below) == (DASH, "no request succeeded")

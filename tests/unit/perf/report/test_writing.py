@@ -16,6 +16,7 @@ import pytest
 from naiad_perf.errors import RecordError
 from naiad_perf.metrics import FIGURES, METRICS, Promise
 from naiad_perf.report import Written, write_report
+from naiad_perf.report.page import in_script
 from naiad_perf.results import PointSummary
 from tests.harness.synthetic_sweep import Engine, Load, write_sweep
 
@@ -83,6 +84,10 @@ def test_the_page_loads_nothing_and_forbids_itself_to(page, text):
 def test_the_drawing_library_is_there_once(page):
     assert len(page.plain_scripts) == 2  # the library, and the page's own
     assert sum("vega.github.io/schema" in script for script in page.plain_scripts) == 1
+
+
+def test_code_cannot_end_its_script_element():
+    assert in_script('a = "</script><!--";') == 'a = "<\\/script><\\!--";'
 
 
 def test_names_from_outside_are_shown_not_executed(page, text):
