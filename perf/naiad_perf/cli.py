@@ -13,6 +13,7 @@ from naiad_perf import perf_analyzer
 from naiad_perf.batching import bare_engine, measure, served_engine, summary, table
 from naiad_perf.compare_command import compare_command
 from naiad_perf.errors import PerfError
+from naiad_perf.overhead_command import overhead
 from naiad_perf.peers_command import peers
 from naiad_perf.report_command import report_command
 from naiad_perf.sweep_command import scenarios, sweep
@@ -34,6 +35,7 @@ _READ, _ALONE = "Read what was measured", "Load generators alone"
 app.command()(sweep)
 app.command()(scenarios)
 app.command()(peers)
+app.command()(overhead)
 app.command("report", rich_help_panel=_READ)(report_command)
 app.command("compare", rich_help_panel=_READ)(compare_command)
 app.command(rich_help_panel=_ALONE)(aiperf)

@@ -1,0 +1,1 @@
+"""What serving adds to the engine, stage by stage."""
