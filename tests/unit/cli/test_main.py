@@ -17,6 +17,7 @@ GROUPS = {
         "sweep",
         "scenarios",
         "peers",
+        "overhead",
         "report",
         "compare",
         "batching",
