@@ -24,6 +24,8 @@ BARE, ENGINE_MODEL, TEXT_MODEL = "bare", "tensorrt_llm", "tensorrt_llm_bls"
 """The stages, each with everything of the one before it."""
 _LIMIT_S = 600.0
 _WARM_UP_TOKENS = 8
+_AT_LEAST = 8
+"""Requests of a burst, so that a load of few streams has some TTFTs and some processor time to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Overhead:
         driver: load generator for what goes through Triton, prepared.
         streams: loads.
         rounds: counted rounds; a short one comes before.
-        requests_per_stream: of each burst.
+        requests_per_stream: of each burst, which has eight at least.
         input_tokens: of every prompt.
         output_tokens: of every answer, exactly.
         profile: that is served.
@@ -121,7 +123,7 @@ class Overhead:
     def _prompts(self, turn: Turn, what: str) -> tuple[Prompt, ...]:
         """The same for every stage of a round, new ones in every round and load."""
         tokens = self.output_tokens if turn.round >= 0 else min(_WARM_UP_TOKENS, self.output_tokens)
-        count = turn.streams * self.requests_per_stream
+        count = turn.streams * max(self.requests_per_stream, -(-_AT_LEAST // turn.streams))
         return distinct_prompts(count, self.input_tokens, tokens, f"{what} {turn.round} of {turn.streams}")
 
     def _stations(self, turn: Turn) -> list[Stations]:
