@@ -11,6 +11,8 @@ from naiad_perf.metrics.base import Better, Distribution, Metric, RunMetric, Uni
 from naiad_perf.metrics.goodput import GoodputRate, GoodputShare
 from naiad_perf.metrics.machine import (
     ClientCpuShare,
+    EngineQueueTime,
+    EngineTime,
     KvShare,
     ServerComputeTime,
     ServerCores,
@@ -70,6 +72,8 @@ RUN_METRICS: tuple[RunMetric, ...] = (
     ServerMemory(),
     ServerQueueTime(),
     ServerComputeTime(),
+    EngineQueueTime(),
+    EngineTime(),
     KvShare(),
     CostPerMillionTokens(),
 )

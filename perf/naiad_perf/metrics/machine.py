@@ -6,7 +6,16 @@ from naiad_perf.metrics.base import CORES, MIB, MILLISECONDS, SHARE, Better, Run
 from naiad_perf.metrics.slos import Slos
 from naiad_perf.records import Run
 
-__all__ = ["ClientCpuShare", "KvShare", "ServerComputeTime", "ServerCores", "ServerMemory", "ServerQueueTime"]
+__all__ = [
+    "ClientCpuShare",
+    "EngineQueueTime",
+    "EngineTime",
+    "KvShare",
+    "ServerComputeTime",
+    "ServerCores",
+    "ServerMemory",
+    "ServerQueueTime",
+]
 
 
 class ClientCpuShare(RunMetric):
@@ -63,7 +72,8 @@ class ServerQueueTime(RunMetric):
 class ServerComputeTime(RunMetric):
     """Mean time of a request in the model, from Triton's statistics, warm-up included.
 
-    Formula: `compute_ns / successful requests`, both as the server counted.
+    Formula: `compute_ns / successful requests`, both as the server counted. Undefined for streaming models of
+    Triton's Python backend, of which Triton counts only the handing over; engine time is what they have.
     """
 
     name = "server_compute_ms"
@@ -74,6 +84,38 @@ class ServerComputeTime(RunMetric):
     def of(self, run: Run, slos: Slos) -> float | None:
         """Return nanoseconds a request."""
         return _per_server_request(run, run.facts.server.compute_ns)
+
+
+class EngineQueueTime(RunMetric):
+    """Mean time of a request in the engine before its first step, as Naiad counts, warm-up included.
+
+    Formula: `engine_queue_ns / successful requests`, both as the server counted.
+    """
+
+    name = "engine_queue_ms"
+    header = "Engine queue"
+    unit = MILLISECONDS
+    better = Better.LOWER
+
+    def of(self, run: Run, slos: Slos) -> float | None:
+        """Return nanoseconds a request."""
+        return _per_server_request(run, run.facts.server.engine_queue_ns)
+
+
+class EngineTime(RunMetric):
+    """Mean time of a request in the engine, from its arrival to its last token, warm-up included.
+
+    Formula: `engine_ns / successful requests`, both as the server counted.
+    """
+
+    name = "engine_ms"
+    header = "Engine time"
+    unit = MILLISECONDS
+    better = Better.LOWER
+
+    def of(self, run: Run, slos: Slos) -> float | None:
+        """Return nanoseconds a request."""
+        return _per_server_request(run, run.facts.server.engine_ns)
 
 
 def _per_server_request(run: Run, total_ns: int | None) -> float | None:

@@ -93,6 +93,8 @@ def test_what_the_server_counted_is_shared_among_its_requests():
         requests=4,
         queue_ns=6_000_000,
         compute_ns=400_000_000,
+        engine_queue_ns=8_000_000,
+        engine_ns=1_200_000_000,
         kv_tokens_peak=512,
         kv_tokens_max=2048,
         cpu_s=15,
@@ -102,6 +104,8 @@ def test_what_the_server_counted_is_shared_among_its_requests():
     assert found["server_queue_ms"] == 1.5
     assert found["server_compute_ms"] == 100
     assert found["kv_share"] == 25
+    assert found["engine_queue_ms"] == 2
+    assert found["engine_ms"] == 300
     assert found["server_cores"] == 1.5
     assert found["server_memory_mib"] == 3
 
@@ -116,8 +120,9 @@ def test_what_the_server_counted_is_shared_among_its_requests():
 )
 def test_what_the_server_does_not_say_is_undefined(server):
     found = figures_of(run_of(ANSWER, server=server), Slos())
-    for name in ("server_queue_ms", "server_compute_ms", "kv_share", "server_cores", "server_memory_mib"):
-        assert found[name] is None
+    undefined = {name for name in found if name.startswith(("server_", "engine_", "kv_"))}
+    assert len(undefined) == 7
+    assert all(found[name] is None for name in undefined)
 
 
 def test_an_idle_queue_and_an_unused_cache_are_zero():
