@@ -77,6 +77,13 @@ class BenchServer(ABC):
     def cpu_s(self) -> float | None:
         """Return the processor time its processes have used; None when that is not known."""
 
+    def forget_memory(self) -> None:  # noqa: B027 (where nothing is known, there is nothing to forget)
+        """Forget what memory its processes held at most."""
+
+    def memory_bytes(self) -> int | None:
+        """Return the most memory that its processes held since then; None when that is not known."""
+        return None
+
     def wait_healthy(self, model: str, tell: Tell) -> ModelFacts:
         """Wait until a request would succeed, proved with one token; return the server's facts about `model`.
 

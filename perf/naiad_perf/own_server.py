@@ -21,6 +21,7 @@ from naiad.server.errors import ServerError
 from naiad.server.state import ServerState, read_state
 from naiad_perf.bench_server import BenchServer
 from naiad_perf.errors import PerfError
+from naiad_perf.peers.process_family import ProcessFamily
 from naiad_perf.server_figures import read_metrics
 
 __all__ = ["OwnServer"]
@@ -114,19 +115,19 @@ class OwnServer(BenchServer):
 
     def cpu_s(self) -> float | None:
         """Sum over supervisor, tritonserver and the models' processes, living and waited for."""
-        if self._process is None:
-            return None
-        total = 0.0
-        try:
-            root = psutil.Process(self._process.pid)
-            family = [root, *root.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return None
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                times = process.cpu_times()
-                total += times.user + times.system + times.children_user + times.children_system
-        return total
+        return self._family.cpu_s() if self._family.members else None
+
+    def forget_memory(self) -> None:
+        """See `BenchServer.forget_memory`."""
+        self._family.reset_peak_memory()
+
+    def memory_bytes(self) -> int | None:
+        """Sum over the same processes, pages they share counted once."""
+        return self._family.peak_memory_bytes()
+
+    @property
+    def _family(self) -> ProcessFamily:
+        return ProcessFamily(self.pid)
 
     def stop(self, *, politely: bool) -> None:
         """End supervisor, tritonserver and models; at once, or as soon as nothing is in flight."""

@@ -98,6 +98,8 @@ class ServerWatch:
         model: ModelFacts,
         metrics: Callable[[], dict[str, float]],
         cpu_s: Callable[[], float | None],
+        forget_memory: Callable[[], None] = lambda: None,
+        memory_bytes: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Prepare; entering looks for the first time.
 
@@ -106,11 +108,15 @@ class ServerWatch:
             model: that is measured.
             metrics: reads the Prometheus page, series -> value; empty when there is none.
             cpu_s: processor time of the server's processes so far; None when not known.
+            forget_memory: forgets what memory they held at most, so that loading does not count.
+            memory_bytes: most memory they held since then; None when not known.
         """
         self._triton = triton
         self._model = model
         self._metrics = metrics
         self._cpu_s = cpu_s
+        self._forget_memory = forget_memory
+        self._memory_bytes = memory_bytes
         self._kv_peak: int | None = None
         self._kv_max: int | None = None
         self.outage = False
@@ -120,6 +126,7 @@ class ServerWatch:
 
     def __enter__(self) -> ServerWatch:
         self._before = self._counts()
+        self._forget_memory()
         self._cpu_before_s = self._cpu_s()
         self._sampler = threading.Thread(target=self._sample, name="kv-sampler", daemon=True)
         self._sampler.start()
@@ -159,6 +166,7 @@ class ServerWatch:
             kv_tokens_peak=self._kv_peak,
             kv_tokens_max=self._kv_max,
             cpu_s=None if cpu_s is None or self._cpu_before_s is None else cpu_s - self._cpu_before_s,
+            memory_bytes=self._memory_bytes(),
         )
 
     def _sample(self) -> None:

@@ -179,7 +179,9 @@ class Sweep:
         started = datetime.now(timezone.utc)
         driven, reason = None, ""
         try:
-            with ServerWatch(server.triton, facts, server.metrics, server.cpu_s) as watch:
+            with ServerWatch(
+                server.triton, facts, server.metrics, server.cpu_s, server.forget_memory, server.memory_bytes
+            ) as watch:
                 try:
                     driven = driver.run(task)
                 except LoadError as error:

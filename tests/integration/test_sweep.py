@@ -96,6 +96,7 @@ def test_a_sweep_survives_a_dead_server_and_an_interrupt_and_goes_on(tmp_path: P
         # I14: the server counts what the client counts, and nothing else was asked of it meanwhile.
         assert (run.facts.server.requests, run.facts.server.failed) == (14, 0)
         assert run.facts.server.cpu_s
+        assert 20e6 < (run.facts.server.memory_bytes or 0) < 20e9
         assert run.facts.server.engine_ns
 
 
@@ -118,6 +119,7 @@ def test_a_server_that_somebody_else_runs_is_measured_and_left_alone(
     assert [record.outcome for record in run.requests] == [Outcome.OK] * 10
     assert run.facts.profile is None
     assert run.facts.server.kv_tokens_max
+    assert (run.facts.server.cpu_s, run.facts.server.memory_bytes) == (None, None)
     assert synthetic.ready
 
 

@@ -78,7 +78,18 @@ class Watched:
         self.triton = Triton()
         self.page = ""
         self.cpu_s: float | None = 5.0
-        self.watch = ServerWatch(self.triton, model, lambda: parse_metrics(self.page), lambda: self.cpu_s)
+        self.memory: int | None = None
+        self.watch = ServerWatch(
+            self.triton,
+            model,
+            lambda: parse_metrics(self.page),
+            lambda: self.cpu_s,
+            self._forget,
+            lambda: self.memory,
+        )
+
+    def _forget(self) -> None:
+        self.memory = None if self.memory is None else 0
 
 
 @pytest.fixture(autouse=True)
@@ -197,6 +208,15 @@ def test_what_nobody_counts_is_none_and_not_zero():
     with server.watch:
         figures = server.watch.figures(expected=0)
     assert figures == ServerFigures(requests=0, failed=0, queue_ns=0, compute_ns=0)
+
+
+def test_memory_is_what_was_held_during_the_run_and_not_while_loading():
+    server = Watched(PLAIN)
+    server.memory = 900
+    with server.watch:
+        assert server.memory == 0
+        server.memory = 300
+        assert server.watch.figures(expected=0).memory_bytes == 300
 
 
 def test_the_peak_of_the_kv_cache_is_the_most_that_was_sampled():
