@@ -32,7 +32,7 @@ from naiad.contract.generation import FinishReason, RequestTimes, TokenChunk
 __all__ = ["TokenReceiver", "TokenSender", "TokenSenders"]
 
 _log = logging.getLogger(__name__)
-_SEND_LIMIT_S = 5.0
+_SEND_LIMIT_S = 15.0
 """A caller that reads nothing for so long is given up; the engine serves others too."""
 _MERGED_MESSAGES = 64
 """Most messages taken together: what a reader that is behind may put into one response is bounded."""
