@@ -75,7 +75,7 @@ def _latency(series: Series, rows: Sequence[dict[str, Any]], title: str) -> dict
         f"{_SERVER}:Q",
         title="Output tokens/s of the server",
         scale=alt.Scale(zero=True),
-        axis=alt.Axis(grid=False),
+        axis=alt.Axis(grid=False, tickCount=10),
     )
     base = (
         alt.Chart(data_of(rows))
@@ -141,7 +141,7 @@ def _pareto(series: Series, rows: Sequence[Row]) -> dict[str, Any]:
             f"{_USER}:Q",
             title="Tokens/s that a user sees (median)",
             scale=alt.Scale(zero=True),
-            axis=alt.Axis(grid=False),
+            axis=alt.Axis(grid=False, tickCount=10),
         ),
         y=alt.Y(f"{_SERVER}:Q", title="Output tokens/s of the server", scale=alt.Scale(zero=True)),
         color=series.colour,

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _BUSY_CLIENT = 50.0
+_RESTLESS = 1.5
 _FEW_REQUESTS = 100
 _NAMED = 4
 
@@ -109,7 +110,8 @@ def _failures(summaries: Sequence[PointSummary], promise: Promise) -> Tile:
 def doubts(summaries: Sequence[PointSummary], promise: Promise) -> list[str]:
     """Return a sentence for everything that limits what the figures can show."""
     results = [result for summary in summaries for result in summary.results]
-    found = [*_over_budget(results, promise), *_few_repeats(summaries), *_few_requests(results)]
+    found = [*_over_budget(results, promise), *_restless(summaries)]
+    found += [*_few_repeats(summaries), *_few_requests(results)]
     busy = max((result.figures["client_cpu_share"] or 0 for result in results), default=0)
     if busy > _BUSY_CLIENT:
         found.append(
@@ -133,6 +135,21 @@ def _over_budget(results: Sequence[RunResult], promise: Promise) -> Iterable[str
         yield (
             "The error budget was exceeded, so latencies are those of the requests that got through. "
             f"{named}{more}."
+        )
+
+
+def _restless(summaries: Sequence[PointSummary]) -> Iterable[str]:
+    """Point out repeats that differ more than load and chance explain."""
+    apart = [
+        (spread.high / spread.low, summary)
+        for summary in summaries
+        if (spread := summary.figures["tokens_per_s"]) is not None and spread.low > 0
+    ]
+    times, widest = max(apart, key=lambda entry: entry[0], default=(1.0, None))
+    if widest is not None and times > _RESTLESS:
+        yield (
+            f"Repeats of one point differ in tokens/s by up to {times:.2g} times ({widest.facts.subject} at "
+            f"{widest.facts.point}): probably something else used the machine. Compare only within repeats."
         )
 
 

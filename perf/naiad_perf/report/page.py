@@ -10,6 +10,7 @@ from typing import Any
 
 import jinja2
 import vl_convert
+from markupsafe import Markup, escape
 
 from naiad_perf.metrics import FIGURES, Promise
 from naiad_perf.report import overview
@@ -20,7 +21,7 @@ from naiad_perf.report.theme import DARK, LIGHT
 from naiad_perf.report.timeline import Timeline
 from naiad_perf.results import PointSummary, RunResult
 
-__all__ = ["VEGA_LITE", "RunTimeline", "in_script", "render_page"]
+__all__ = ["VEGA_LITE", "RunTimeline", "in_script", "prose", "render_page"]
 
 VEGA_LITE = "6.4"
 """Version of Vega-Lite that draws: in the page and for pictures."""
@@ -76,6 +77,7 @@ def render_page(
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["prose"] = prose
     runs: dict[str, list[RunTimeline]] = {}
     for each in timelines:
         runs.setdefault(each.facts_of.facts.subject, []).append(each)
@@ -103,6 +105,20 @@ def render_page(
         timelines={each.key: _plain(each.timeline) for each in timelines},
         themes={"light": LIGHT, "dark": DARK},
         library=_library(),
+    )
+
+
+def prose(text: str) -> Markup:
+    """Return a docstring's text as HTML: paragraphs where it has empty lines, code where it has backticks."""
+    paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    return Markup("").join(Markup("<p>{}</p>").format(_with_code(paragraph)) for paragraph in paragraphs)
+
+
+def _with_code(text: str) -> Markup:
+    pieces = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if number % 2 else escape(piece)
+        for number, piece in enumerate(pieces)
     )
 
 

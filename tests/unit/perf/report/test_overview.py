@@ -60,6 +60,18 @@ def test_few_repeats_few_requests_busy_clients_and_retries_are_doubts():
     assert "3 of 3 runs were started more than once" in doubts(results(attempts=2))
 
 
+def test_repeats_that_differ_much_are_a_doubt_with_the_point_named():
+    def taking(*took_ms: float) -> list[RunResult]:
+        facts = [replace(FACTS, repeat=n, client_cpu_s=0.1) for n in range(len(took_ms))]
+        answers = ([request(0, [(ms, 1)])] * 100 for ms in took_ms)
+        return [
+            result_of(run_of(*each, facts=fact), Slos()) for each, fact in zip(answers, facts, strict=True)
+        ]
+
+    assert "up to 1.6 times (bls at c2-i8-o16)" in doubts(taking(100, 130, 160))
+    assert doubts(taking(100, 120, 150)) == ""
+
+
 def test_different_load_generators_and_uneven_repeats_are_doubts():
     mixed = [*results(driver="locust"), *results(repeats=4, subject="other")]
     assert "by hand 1, locust 1" in doubts(mixed)

@@ -16,7 +16,7 @@ import pytest
 from naiad_perf.errors import RecordError
 from naiad_perf.metrics import FIGURES, METRICS, Promise
 from naiad_perf.report import Written, write_report
-from naiad_perf.report.page import in_script
+from naiad_perf.report.page import in_script, prose
 from naiad_perf.results import PointSummary
 from tests.harness.synthetic_sweep import Engine, Load, write_sweep
 
@@ -88,6 +88,12 @@ def test_the_drawing_library_is_there_once(page):
 
 def test_code_cannot_end_its_script_element():
     assert in_script('a = "</script><!--";') == 'a = "<\\/script><\\!--";'
+
+
+def test_definitions_become_paragraphs_with_code_and_nothing_else():
+    assert prose("It is\nso.\n\nFormula: `a <b` of `c`.") == (
+        "<p>It is so.</p><p>Formula: <code>a &lt;b</code> of <code>c</code>.</p>"
+    )
 
 
 def test_names_from_outside_are_shown_not_executed(page, text):
