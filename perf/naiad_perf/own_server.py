@@ -21,6 +21,7 @@ from naiad.server.errors import ServerError
 from naiad.server.state import ServerState, read_state
 from naiad_perf.bench_server import BenchServer
 from naiad_perf.errors import PerfError
+from naiad_perf.guard import Guard
 from naiad_perf.peers.process_family import ProcessFamily
 from naiad_perf.server_figures import read_metrics
 
@@ -30,8 +31,6 @@ _STARTS_AT_MOST = 3
 _POLL_S = 0.2
 _STOP_LIMIT_S = 10.0
 _PORTS = range(20_000, 30_000)  # below those that outgoing connections take, so that a restart gets them back
-# End of file on stdin: the sweep died. A line: it ended well, and so did the server.
-_GUARD = 'read -r _ && exit 0; kill -s TERM "$1"; sleep 2; kill -s TERM "$1"'
 
 
 class OwnServer(BenchServer):
@@ -54,7 +53,7 @@ class OwnServer(BenchServer):
         self._artifacts = artifacts
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._starts_without_success = 0
         self._was_ready = False
 
@@ -76,13 +75,7 @@ class OwnServer(BenchServer):
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "naiad-bench-guard", str(self._process.pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._guard = Guard(self._process.pid, kill_group=False)
 
     def progress(self) -> str | None:
         """See `BenchServer.progress`; a supervisor that is gone is started again, if it worked before."""
@@ -115,19 +108,21 @@ class OwnServer(BenchServer):
 
     def cpu_s(self) -> float | None:
         """Sum over supervisor, tritonserver and the models' processes, living and waited for."""
-        return self._family.cpu_s() if self._family.members else None
+        family = self._family
+        return family.cpu_s() if family is not None and family.members else None
 
     def forget_memory(self) -> None:
         """See `BenchServer.forget_memory`."""
-        self._family.reset_peak_memory()
+        if self._family is not None:
+            self._family.reset_peak_memory()
 
     def memory_bytes(self) -> int | None:
         """Sum over the same processes, pages they share counted once."""
-        return self._family.peak_memory_bytes()
+        return self._family.peak_memory_bytes() if self._family is not None else None
 
     @property
-    def _family(self) -> ProcessFamily:
-        return ProcessFamily(self.pid)
+    def _family(self) -> ProcessFamily | None:
+        return ProcessFamily(self._process.pid) if self._process is not None else None
 
     def stop(self, *, politely: bool) -> None:
         """End supervisor, tritonserver and models; at once, or as soon as nothing is in flight."""
@@ -161,14 +156,8 @@ class OwnServer(BenchServer):
         return "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
 
     def _dismiss_guard(self) -> None:
-        guard, self._guard = self._guard, None
-        if guard is None:
-            return
-        try:
-            guard.communicate(b"\n", timeout=_STOP_LIMIT_S)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            guard.kill()
-            guard.wait()
+        if self._guard is not None:
+            self._guard.dismiss()
 
 
 def _runs(pid: int) -> bool:

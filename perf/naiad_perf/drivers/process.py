@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from naiad_perf.errors import LoadError
+from naiad_perf.guard import Guard
 
 __all__ = ["Ended", "last_lines", "run_tool"]
 
@@ -51,7 +52,9 @@ def run_tool(
     cwd: Path | None = None,
     hopeless: Callable[[], bool] = lambda: False,
 ) -> Ended:
-    """Run a program in a session of its own and wait for its end; no process of it survives this call.
+    """Run a program in a session of its own and wait for its end.
+
+    No process of it survives this call, nor this process, even one that is killed.
 
     Args:
         command: the program and its arguments.
@@ -81,10 +84,14 @@ def run_tool(
             )
         except OSError as error:
             raise LoadError(f"{name} does not start: {error}") from error
+    guard = None
     try:
+        guard = Guard(process.pid, kill_group=True)
         _watch(process.pid, name, started_s + limit_s, port, hopeless)
     finally:
         status, cpu_s = _end(process)
+        if guard is not None:
+            guard.dismiss()
     return Ended(status, time.monotonic() - started_s, cpu_s)
 
 
