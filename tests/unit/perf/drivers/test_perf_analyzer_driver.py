@@ -122,6 +122,21 @@ def test_the_engine_model_answers_with_ids(tmp_path: Path) -> None:
     assert [record.sent_ns - record.intended_ns for record in found] == [0, 0, 90515]
 
 
+def test_a_prompt_of_one_id_is_one_too(tmp_path: Path) -> None:
+    """The export writes a tensor of one value as that value."""
+    whole = json.loads((DATA / "perf_analyzer_ids.json").read_text())
+    for request in whole["experiments"][0]["requests"]:
+        request["request_inputs"] |= {
+            "input_ids": request["request_inputs"]["input_ids"][0],
+            "input_lengths": 1,
+        }
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(whole))
+    task = load_task(tmp_path / "run", prompts(3, words=1, tokens=4), ClosedLoop(2), model="tensorrt_llm")
+    found = records(task, read_export(path, takes_ids=True))
+    assert [record.input_tokens for record in found] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"experiments": []}', '{"experiments": [{"requests": [{}]}]}'])
 def test_a_file_that_is_no_export_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "export.json"

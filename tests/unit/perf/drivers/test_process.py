@@ -151,6 +151,20 @@ class TestConnection:
         with pytest.raises(LoadError, match="in time"):
             run_tool(python(script), name="tool", log=log, limit_s=1.5, port=port)
 
+    def test_one_that_still_computes_may_be_without_a_connection(
+        self, log: Path, server: socket.socket, impatient: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As it is while it writes down what it measured. Long looks: others want the processor as well."""
+        monkeypatch.setattr(process, "_LOOK_S", 0.5)
+        monkeypatch.setattr(process, "_DISCONNECTED_S", 1.2)
+        port = server.getsockname()[1]
+        script = (
+            f"import socket, time; held = socket.create_connection(('127.0.0.1', {port})); "
+            "time.sleep(1.5); held.close()\nwhile True: pass"
+        )
+        with pytest.raises(LoadError, match="in time"):
+            run_tool(python(script), name="tool", log=log, limit_s=5, port=port)
+
     def test_one_that_never_connected_is_not_judged(
         self, log: Path, server: socket.socket, impatient: None
     ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,6 +88,25 @@ def test_a_changed_lock_is_another_installation(
     assert not environment.is_installed
     environment.install(list[str]().append)
     assert (environment.is_installed, len(made)) == (True, 4)
+
+
+def test_two_installations_at_a_time_make_it_once(
+    environment: ToolEnvironment, calls: Callable[[int], list[list[str]]]
+) -> None:
+    made = calls(0)
+    beginning = threading.Barrier(2)
+
+    def both_at_once(_line: str) -> None:
+        """Hold the first one while it installs, until the other one waits for it or comes in."""
+        with contextlib.suppress(threading.BrokenBarrierError):
+            beginning.wait(0.3)
+
+    threads = [threading.Thread(target=environment.install, args=(both_at_once,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (environment.is_installed, len(made)) == (True, 2)
 
 
 @pytest.mark.parametrize("fails_at", [1, 2])
