@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -49,22 +49,28 @@ def report_command(
 
     - `naiad bench report sweep --ttft-ms 300 --tpot-ms 40 --out public/`
     """
-    from naiad_perf.report import write_report  # loads the drawing library: not for every other command
-
+    try:
+        from naiad_perf.report import write_report  # loads the drawing library: not for every other command
+    except ImportError as error:
+        _fail(f"reports need the extra naiad[bench] (pip install 'naiad[bench]'): {error}", error)
     try:
         promise = promise_of(folder, Slos(ttft_ms, tpot_ms, latency_ms), error_budget)
         with _Steps() as steps:
             target = out if out is not None else folder / "report"
             written = write_report(folder, target, promise, title=title, pictures=pictures, report=steps.show)
     except (PerfError, OSError) as error:
-        _errors.print("error:", style="bold red", end=" ")
-        _errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error
+        _fail(str(error), error)
     for path in (written.page, *written.files):
         typer.echo(path)
     for over in overruns(written.results, promise.error_budget):
         _errors.print("over the error budget:", style="yellow", end=" ")
         _errors.print(str(over), markup=False, highlight=False, soft_wrap=True)
+
+
+def _fail(message: str, error: Exception) -> NoReturn:
+    _errors.print("error:", style="bold red", end=" ")
+    _errors.print(message, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(1) from error
 
 
 class _Steps(Progress):

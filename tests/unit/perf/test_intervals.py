@@ -7,7 +7,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naiad_perf.intervals import MINIMUM_REPEATS, RatioInterval, paired_ratio, unpaired_ratio
@@ -78,6 +78,7 @@ def test_different_numbers_of_repeats_cannot_be_paired():
         paired_ratio(A, B[:4], 0.95)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(positive, positive), min_size=3, max_size=8))
 def test_swapping_both_turns_the_interval_upside_down(pairs):
     a, b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -88,6 +89,7 @@ def test_swapping_both_turns_the_interval_upside_down(pairs):
     assert log(there.high) == pytest.approx(-log(back.low), abs=1e-6)
 
 
+@settings(deadline=None)
 @given(st.lists(positive, min_size=3, max_size=8), st.floats(0.1, 10))
 def test_the_unit_of_a_figure_does_not_matter(values, factor):
     scaled = [value * factor for value in values]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -50,3 +53,18 @@ def test_what_is_no_sweep_is_refused_with_what_to_do(tmp_path):
     result = run(str(tmp_path))
     assert result.exit_code == 1
     assert "naiad bench sweep" in result.stderr
+
+
+def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "naiad_perf.report", None)
+    result = run(folder)
+    assert result.exit_code == 1
+    assert "pip install 'naiad[bench]'" in result.stderr
+
+
+def test_the_command_line_does_not_load_the_drawing_library_until_it_draws():
+    code = "import sys, naiad_perf.cli; print('altair' in sys.modules, 'vl_convert' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert found.stdout.split() == ["False", "False"]

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naiad_perf.metrics import DISTRIBUTIONS, FIGURES, METRICS, RUN_METRICS, STATISTICS, Metric
@@ -55,6 +55,7 @@ def test_statistics_of_nothing_are_undefined():
     assert summary([]) == dict.fromkeys(STATISTICS)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e12), min_size=1, max_size=50))
 def test_percentiles_never_fall_and_stay_within_the_values(values):
     found: dict[str, Any] = dict(summary(values))

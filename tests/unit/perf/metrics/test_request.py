@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naiad_perf.metrics.request import (
@@ -113,6 +113,7 @@ def _answer(late_ns: int, gaps: list[tuple[int, int]]) -> RequestRecord:
     return RequestRecord(0, 0, late_ns, tuple(times), tuple(tokens for _, tokens in gaps), now_ns)
 
 
+@settings(deadline=None)
 @given(answers)
 def test_inter_token_latencies_add_up_to_the_decode_time_however_tokens_are_grouped(record):
     values = InterTokenLatency().values(record)
@@ -123,6 +124,7 @@ def test_inter_token_latencies_add_up_to_the_decode_time_however_tokens_are_grou
     assert all(value >= 0 for value in values)
 
 
+@settings(deadline=None)
 @given(answers)
 def test_what_a_late_client_waited_is_the_whole_difference_between_both_countings(record):
     (delay_ns,) = SendDelay().values(record)
@@ -133,6 +135,7 @@ def test_what_a_late_client_waited_is_the_whole_difference_between_both_counting
         assert from_due.values(record)[0] - from_sent.values(record)[0] == delay_ns
 
 
+@settings(deadline=None)
 @given(answers)
 def test_a_response_of_n_tokens_counts_as_n_even_steps(record):
     """Splitting every response after the first into single tokens, evenly in time, changes no figure."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naiad_perf.metrics import FIGURES, Slos, figures_of
@@ -144,6 +144,7 @@ outcomes = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(outcomes)
 def test_shares_add_up_and_no_warm_up_counts(drawn):
     records = [
@@ -162,6 +163,7 @@ def test_shares_add_up_and_no_warm_up_counts(drawn):
     assert found["tokens_per_s"] == pytest.approx(2 * found["requests_per_s"])
 
 
+@settings(deadline=None)
 @given(outcomes, st.integers(0, 10**6))
 def test_the_clock_s_zero_does_not_matter(drawn, shift):
     def moved(by: int):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naiad_perf.metrics import Slos
@@ -35,6 +35,7 @@ def test_equal_points_are_both_on_the_front():
     assert pareto_front(rows, "x", "y") == rows
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20))
 def test_a_front_falls_and_covers_everything(points):
     rows: list[Row] = [{"x": x, "y": y} for x, y in points]

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naiad_perf.records import Outcome, RequestRecord
@@ -72,6 +72,7 @@ def test_requests_in_flight_are_those_sent_and_not_ended():
 gaps = st.lists(st.tuples(st.integers(0, 10**9), st.integers(1, 20)), min_size=1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**9), gaps), min_size=1, max_size=8))
 def test_no_token_is_lost_or_made_up(drawn):
     records = []
