@@ -86,11 +86,14 @@ async def closed_loop(
 
     tasks = [asyncio.create_task(stream()) for _ in range(min(streams, len(prompts)))]
     try:
-        await asyncio.wait_for(asyncio.gather(*tasks), limit_s)
-    except asyncio.TimeoutError as error:
-        raise PerfError(f"{len(prompts)} requests were not answered within {limit_s:.0f} s") from error
+        _, unfinished = await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks:
+            if task.done():
+                task.result()  # raises what it failed with
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    if unfinished:
+        raise PerfError(f"{len(prompts)} requests were not answered within {limit_s:.0f} s")
     return tuple(sorted(records, key=lambda record: record.index))

@@ -12,7 +12,7 @@ from naiad_perf.peers.bare_loop import BareLoop
 from naiad_perf.peers.burst_figures import decode_rate, tokens_per_s
 from naiad_perf.peers.environment import peers_environment
 from naiad_perf.peers.llama_cpp import LlamaCppProgram, LlamaCppServer, LlamaCppWheel
-from naiad_perf.peers.llama_settings import LLAMA_KNOBS, LlamaSettings
+from naiad_perf.peers.llama_settings import LlamaSettings, knobs_for
 from naiad_perf.peers.peer import Peer, Tell
 from naiad_perf.peers.served import Served
 from naiad_perf.peers.transformers_peer import BATCH_SIZES, DTYPES, TorchSettings, TransformersPeer
@@ -123,7 +123,7 @@ class Contestants:
                 peer.start(self.tell)
                 return self._best_of_bursts(peer, streams)
 
-        return tuned(usual, LLAMA_KNOBS, speed, lambda trial: self.note(name, trial))
+        return tuned(usual, knobs_for(self.source.format), speed, lambda trial: self.note(name, trial))
 
     def _best_of_bursts(self, peer: Peer, streams: int) -> float:
         """Return tokens/s of the fastest of a few short bursts: what disturbs only makes slower."""

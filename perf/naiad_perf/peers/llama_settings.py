@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AS_FETCHED", "LLAMA_KNOBS", "LlamaSettings"]
+__all__ = ["AS_FETCHED", "LLAMA_KNOBS", "LlamaSettings", "knobs_for"]
 
 AS_FETCHED = "as fetched"
 """The weights file as it is."""
@@ -94,3 +94,12 @@ LLAMA_KNOBS: Mapping[str, tuple[Any, ...]] = {
 """What is tried of each, one knob after the other. Formats with fewer bits than the weights have would be
 faster, but another model: 4 bits without an offset (q4_0) cannot hold those of q4_1.
 """
+
+
+def knobs_for(form: str) -> dict[str, tuple[Any, ...]]:
+    """Return `LLAMA_KNOBS` for weights that come in a format, which need not be tried twice."""
+    weights = LLAMA_KNOBS["weights"]
+    return {
+        **LLAMA_KNOBS,
+        "weights": tuple(value for value in weights if value != AS_FETCHED or form not in weights),
+    }
