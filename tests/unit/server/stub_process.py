@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.harness.polling import poll
+
 
 @contextmanager
 def stub_process(folder: Path, model: str, region: str, server_pid: int) -> Iterator[psutil.Process]:
@@ -26,7 +28,9 @@ def stub_process(folder: Path, model: str, region: str, server_pid: int) -> Iter
     ]
     with subprocess.Popen(command, executable="/bin/sh", stdin=subprocess.PIPE) as process:
         try:
-            yield psutil.Process(process.pid)
+            started = psutil.Process(process.pid)
+            poll(lambda: bool(started.cmdline()))  # empty for a moment after it was started
+            yield started
         finally:
             process.kill()
 
