@@ -53,8 +53,8 @@ bench-peers: setup ## against llama.cpp's server, transformers and the bare engi
 perf-analyzer: $(STAMP) ## run NVIDIA's perf_analyzer; ARGS="-m tensorrt_llm_bls -i grpc ..."
 	@$(BIN)/naiad bench perf-analyzer -- $(ARGS)
 
-bench-batching: setup ## in-flight batching against one stream and the bare engine; ARGS="--streams 16"
-	@$(BIN)/naiad bench batching $(ARGS)
+bench-batching: setup ## in-flight batching against one stream and the bare engine; ARGS="--rounds 9"
+	@$(BIN)/naiad bench overhead --streams 1,32 --tokens 128 $(ARGS)
 
 clean: ## remove everything that was set up
 	rm -rf .artifacts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from naiad_perf.compare import Compared
+from naiad_perf.comparison.compare import Compared
 from naiad_perf.metrics import Unit
 
 __all__ = ["DASH", "KEY_FIGURES", "interval_text", "number", "quantity", "ratio_text"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from naiad_perf.load import ClosedLoop, Load, LoadTask, Prompt
+from naiad_perf.workload.load import ClosedLoop, Load, LoadTask, Prompt
 
 __all__ = ["load_task", "prompts"]
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from naiad_perf.load import Prompt
 from naiad_perf.peers.peer import Peer, Tell
-from naiad_perf.peers.process_family import ProcessFamily
+from naiad_perf.processes.family import ProcessFamily
 from naiad_perf.records import RequestRecord
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["ScriptedPeer"]
 

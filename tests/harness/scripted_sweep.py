@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from naiad_client import ConnectFailed
-from naiad_perf.bench_server import BenchServer, Tell
 from naiad_perf.drivers.base import Driven, Driver
 from naiad_perf.errors import PerfError
-from naiad_perf.load import LoadTask, OpenLoop
-from naiad_perf.plan import PlannedRun
 from naiad_perf.records import Outcome, RequestRecord, Run
-from naiad_perf.scenario import Subject
-from naiad_perf.server_figures import ModelFacts
+from naiad_perf.servers.bench_server import BenchServer, Tell
+from naiad_perf.servers.figures import ModelFacts
+from naiad_perf.sweep.plan import PlannedRun
+from naiad_perf.workload.load import LoadTask, OpenLoop
+from naiad_perf.workload.scenario import Subject
 
 __all__ = ["RecordingDisplay", "ScriptedDriver", "ScriptedServer", "ScriptedTriton", "answers", "servers_of"]
 

@@ -29,9 +29,9 @@ from naiad_perf.drivers.base import Driver
 from naiad_perf.drivers.locust_driver import LOCUSTFILE
 from naiad_perf.drivers.registry import DRIVERS, make_driver
 from naiad_perf.errors import InstallError, LoadAborted
-from naiad_perf.load import ClosedLoop, LoadTask, OpenLoop, Prompt
 from naiad_perf.records import Outcome, RequestRecord, ServerFigures
-from naiad_perf.server_figures import ModelFacts, ServerWatch, read_metrics
+from naiad_perf.servers.figures import ModelFacts, ServerWatch, read_metrics
+from naiad_perf.workload.load import ClosedLoop, LoadTask, OpenLoop, Prompt
 from tests.harness.load_tasks import load_task, prompts
 from tests.harness.repository import ROOT, write_repository
 from tests.harness.server import LiveServer, serving, wait_until

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from naiad_perf.bench_server import GivenServer
 from naiad_perf.errors import PerfError
 from naiad_perf.records import Outcome, read_run
-from naiad_perf.scenario import ExistingServer
+from naiad_perf.servers.bench_server import GivenServer
+from naiad_perf.workload.scenario import ExistingServer
 from tests.harness.repository import ROOT
 from tests.harness.server import LiveServer, wait_until
 

@@ -19,11 +19,11 @@ from naiad_perf.drivers.aiperf_files import (
 from naiad_perf.drivers.base import Driven, Driver
 from naiad_perf.drivers.intended import freed_places, scheduled
 from naiad_perf.drivers.limits import longest_s, places
-from naiad_perf.drivers.process import last_lines, run_tool
-from naiad_perf.drivers.tool_environment import ToolEnvironment
 from naiad_perf.errors import LoadError, UnsupportedLoad
-from naiad_perf.load import LoadTask, OpenLoop
+from naiad_perf.processes.tool_run import last_lines, run_tool
 from naiad_perf.records import RequestRecord
+from naiad_perf.tools.environment import ToolEnvironment
+from naiad_perf.workload.load import LoadTask, OpenLoop
 
 __all__ = ["AiperfDriver", "aiperf_environment", "records", "tool"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from naiad_client.errors import ConnectFailed, NaiadError, TotalTimeout
 from naiad_client.wire_errors import error_from_text
 from naiad_perf.errors import LoadError
-from naiad_perf.load import LoadTask, OpenLoop, Prompt
 from naiad_perf.records import Outcome
+from naiad_perf.workload.load import LoadTask, OpenLoop, Prompt
 
 __all__ = [
     "RESPONSE_FIELD",

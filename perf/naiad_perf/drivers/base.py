@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from naiad_perf.load import LoadTask
 from naiad_perf.records import RequestRecord
+from naiad_perf.workload.load import LoadTask
 
 __all__ = ["Driven", "Driver"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from naiad_perf.load import ClosedLoop, LoadTask
+from naiad_perf.workload.load import ClosedLoop, LoadTask
 
 __all__ = ["longest_s", "places"]
 

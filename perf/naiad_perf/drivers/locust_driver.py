@@ -11,9 +11,9 @@ from typing import ClassVar
 from naiad_perf.drivers.base import Driven, Driver
 from naiad_perf.drivers.limits import longest_s
 from naiad_perf.drivers.locust_files import read_records, write_task
-from naiad_perf.drivers.process import last_lines, run_tool
 from naiad_perf.errors import InstallError, LoadError
-from naiad_perf.load import LoadTask
+from naiad_perf.processes.tool_run import last_lines, run_tool
+from naiad_perf.workload.load import LoadTask
 
 __all__ = ["LOCUSTFILE", "LocustDriver"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from naiad_perf.drivers.timed_streams import TimedAnswer
 from naiad_perf.errors import LoadError
-from naiad_perf.load import ClosedLoop, LoadTask, OpenLoop, Prompt
 from naiad_perf.records import Outcome, RequestRecord
+from naiad_perf.workload.load import ClosedLoop, LoadTask, OpenLoop, Prompt
 
 __all__ = ["read_records", "read_task", "write_answers", "write_task"]
 

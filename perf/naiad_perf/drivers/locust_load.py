@@ -26,7 +26,7 @@ from locust.exception import StopUser
 from naiad_perf.drivers.limits import places
 from naiad_perf.drivers.locust_files import read_task, write_answers
 from naiad_perf.drivers.timed_streams import StreamingClient, TimedAnswer, request_for
-from naiad_perf.load import ClosedLoop, LoadTask, OpenLoop
+from naiad_perf.workload.load import ClosedLoop, LoadTask, OpenLoop
 
 __all__ = ["main"]
 

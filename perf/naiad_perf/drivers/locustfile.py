@@ -28,8 +28,8 @@ from locust import User, events, task
 from naiad_client import GenerationRequest
 from naiad_client.client import DEFAULT_MODEL, DEFAULT_URL
 from naiad_perf.drivers.timed_streams import StreamingClient, TimedAnswer, request_for
-from naiad_perf.load import Prompt
 from naiad_perf.records import Outcome
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["NaiadUser", "RequestFailed", "report"]
 

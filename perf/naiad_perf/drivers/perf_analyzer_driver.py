@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from naiad.contract.errors import Draining, EngineStalled, EngineUnavailable, parse_error
-from naiad_perf import perf_analyzer
 from naiad_perf.drivers.base import Driven, Driver
 from naiad_perf.drivers.intended import freed_places, scheduled
 from naiad_perf.drivers.limits import longest_s, places
@@ -21,10 +20,11 @@ from naiad_perf.drivers.perf_analyzer_files import (
     write_input,
     write_intervals,
 )
-from naiad_perf.drivers.process import Ended, last_lines, run_tool
 from naiad_perf.errors import LoadAborted, LoadError, UnsupportedLoad
-from naiad_perf.load import LoadTask, OpenLoop
+from naiad_perf.processes.tool_run import Ended, last_lines, run_tool
 from naiad_perf.records import Outcome, RequestRecord
+from naiad_perf.tools import perf_analyzer
+from naiad_perf.workload.load import LoadTask, OpenLoop
 
 __all__ = ["PerfAnalyzerDriver", "records"]
 

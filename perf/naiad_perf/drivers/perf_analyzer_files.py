@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from naiad_perf.errors import LoadError
-from naiad_perf.load import OpenLoop, Prompt
+from naiad_perf.workload.load import OpenLoop, Prompt
 
 __all__ = ["LEAD_IN_US", "Answer", "read_export", "write_input", "write_intervals"]
 

@@ -16,8 +16,8 @@ from tritonclient.grpc import service_pb2
 from naiad_client import Client, Completion, GenerationRequest, NaiadError, Retries, Timeouts
 from naiad_client.grpc_sync import GrpcTransport
 from naiad_client.transport import Received, Wire
-from naiad_perf.load import Prompt
 from naiad_perf.records import Outcome
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["IdsRequest", "StreamingClient", "TimedAnswer", "request_for"]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from naiad_perf.strict_yaml import StrictModel, read_yaml, validated
+from naiad_perf.workload.strict_yaml import StrictModel, read_yaml, validated
 
 __all__ = ["Promise", "Slos", "read_promise"]
 

@@ -10,13 +10,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from naiad_perf.drivers.base import Driver
-from naiad_perf.load import ClosedLoop, LoadTask, Prompt
 from naiad_perf.overhead.processes import processor_time_s
 from naiad_perf.overhead.stations import Stations, measure_stations
-from naiad_perf.own_server import OwnServer
 from naiad_perf.peers.bare_loop import BareLoop
 from naiad_perf.records import RequestRecord, Run, RunFacts, ServerFigures, write_run
-from naiad_perf.workload import distinct_prompts
+from naiad_perf.servers.own_server import OwnServer
+from naiad_perf.workload.load import ClosedLoop, LoadTask, Prompt
+from naiad_perf.workload.making import distinct_prompts
 
 __all__ = ["BARE", "ENGINE_MODEL", "TEXT_MODEL", "Measured", "Overhead", "Turn"]
 
@@ -35,6 +35,11 @@ class Turn:
     stage: str
     streams: int
     round: int
+
+    @property
+    def label(self) -> str:
+        """Who works."""
+        return self.stage
 
 
 @dataclass(slots=True)

@@ -19,31 +19,30 @@ __all__ = ["outcome", "processor_table", "speed_table", "stations_table"]
 
 _FIGURES = ("tokens_per_s", "ttft_ms_p50", "ttft_ms_p99", "tpot_ms_p50", "tokens_per_response")
 _MS_PER_NS = 1e-6
+_Figures = Mapping[str, float | None]
 
 
 def outcome(found: Measured, stages: Sequence[str]) -> dict[str, Any]:
     """Return everything in JSON's types.
 
     ``stages`` has, by stage and streams, medians over the rounds and the tokens/s over those of the first
-    stage, round by round (``ratio``, ``ratio_min``, ``ratio_max``); ``processor_ms_per_token`` and
+    stage, round by round (``ratio``, ``ratio_min``, ``ratio_max``), and over those of the fewest streams
+    (``scaling``, ``scaling_min``, ``scaling_max``); ``processor_ms_per_token`` and
     ``stations_ms`` (medians over all requests) go by streams.
     """
     by_load: dict[tuple[str, int], list[Run]] = {}
     for run in sorted(found.runs, key=lambda run: run.facts.repeat):
         by_load.setdefault((run.facts.subject, run.facts.concurrency or 0), []).append(run)
     figures = {load: [figures_of(run, Slos()) for run in runs] for load, runs in by_load.items()}
+    fewest = min(streams for _, streams in figures)
     rows = []
     for (stage, streams), rounds in figures.items():
         row: dict[str, Any] = {"stage": stage, "streams": streams, "rounds": len(rounds)}
         for name in _FIGURES:
             values = [value for one in rounds if (value := one.get(name)) is not None]
             row[name] = median(values) if values else None
-        below = figures[stages[0], streams]
-        ratios = [
-            (one["tokens_per_s"] or 0) / (base["tokens_per_s"] or 1)
-            for one, base in zip(rounds, below, strict=True)
-        ]
-        row |= {"ratio": median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
+        row |= _ratios("ratio", rounds, figures[stages[0], streams])
+        row |= _ratios("scaling", rounds, figures[stage, fewest])
         rows.append(row)
     processor = []
     for (stage, streams), used in found.cpu_s.items():
@@ -59,22 +58,35 @@ def outcome(found: Measured, stages: Sequence[str]) -> dict[str, Any]:
     return {"stages": rows, "processor_ms_per_token": processor, "stations_ms": stations}
 
 
+def _ratios(name: str, rounds: Sequence[_Figures], below: Sequence[_Figures]) -> dict[str, float]:
+    """Return the median of the tokens/s of one over the other, round by round, with lowest and highest."""
+    pairs = zip(rounds, below, strict=True)
+    ratios = [(one["tokens_per_s"] or 0) / (other["tokens_per_s"] or 1) for one, other in pairs]
+    return {name: median(ratios), f"{name}_min": min(ratios), f"{name}_max": max(ratios)}
+
+
 def speed_table(rows: Sequence[Mapping[str, Any]], stages: Sequence[str]) -> Table:
     """Tokens/s and latencies of each stage."""
     table = Table("streams", "stage", title="Speed by stage")
-    for header in ("tokens/s", f"over {stages[0]}", "TTFT p50 ms", "p99", "TPOT p50 ms", "tokens/response"):
+    fewest = min(row["streams"] for row in rows)
+    ratios = f"over {stages[0]}", f"over {fewest} stream{'s' if fewest > 1 else ''}"
+    for header in ("tokens/s", *ratios, "TTFT p50 ms", "p99", "TPOT p50 ms", "tokens/response"):
         table.add_column(header, justify="right")
     for row in sorted(rows, key=lambda row: (row["streams"], stages.index(row["stage"]))):
-        ratio = f"{row['ratio']:.2f} ({row['ratio_min']:.2f}-{row['ratio_max']:.2f})"
         table.add_row(
             str(row["streams"]),
             row["stage"],
             number(row["tokens_per_s"]),
-            "" if row["stage"] == stages[0] else ratio,
+            "" if row["stage"] == stages[0] else _spread(row, "ratio"),
+            "" if row["streams"] == fewest else _spread(row, "scaling"),
             *(number(row[name]) for name in _FIGURES[1:]),
             end_section=row["stage"] == stages[-1],
         )
     return table
+
+
+def _spread(row: Mapping[str, Any], name: str) -> str:
+    return f"{row[name]:.2f} ({row[f'{name}_min']:.2f}-{row[f'{name}_max']:.2f})"
 
 
 def processor_table(rows: Sequence[Mapping[str, Any]], stages: Sequence[str]) -> Table:

@@ -19,7 +19,7 @@ from naiad_client import GenerationRequest
 from naiad_client.errors import NaiadError
 from naiad_client.grpc_aio import AioGrpcTransport
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["STATIONS", "Stations", "measure_stations"]
 

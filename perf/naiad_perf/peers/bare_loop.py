@@ -8,11 +8,11 @@ from importlib import metadata
 from pathlib import Path
 
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
 from naiad_perf.peers.line_process import LineProcess
 from naiad_perf.peers.peer import Peer, Tell
-from naiad_perf.peers.process_family import ProcessFamily
+from naiad_perf.processes.family import ProcessFamily
 from naiad_perf.records import RequestRecord
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["BareLoop"]
 

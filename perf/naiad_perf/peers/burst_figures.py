@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from naiad_perf.records import RequestRecord
 
-__all__ = ["decode_rate", "median_ttft_s", "tokens_per_s"]
+__all__ = ["decode_rate", "tokens_per_s"]
 
 
 def tokens_per_s(records: Sequence[RequestRecord]) -> float:
@@ -26,8 +25,3 @@ def decode_rate(records: Sequence[RequestRecord], output_tokens: int) -> float:
     first_ns = record.response_ns[0] - record.intended_ns
     step_ns = (record.response_ns[-1] - record.response_ns[0]) / (len(record.response_ns) - 1)
     return len(records) * output_tokens * 1e9 / (first_ns + step_ns * (output_tokens - 1))
-
-
-def median_ttft_s(records: Sequence[RequestRecord]) -> float:
-    """Return the median TTFT in seconds."""
-    return median(record.response_ns[0] - record.intended_ns for record in records) / 1e9

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
 from naiad_perf.records import RequestRecord
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["Arrivals", "Ask", "closed_loop"]
 

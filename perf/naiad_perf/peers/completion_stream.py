@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
 from naiad_perf.peers.closed_loop import Arrivals
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["ask", "events", "is_healthy"]
 

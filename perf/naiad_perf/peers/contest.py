@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
 from naiad_perf.peers.peer import Peer
 from naiad_perf.records import RequestRecord, Run, RunFacts, ServerFigures, write_run
-from naiad_perf.workload import distinct_prompts
+from naiad_perf.workload.load import Prompt
+from naiad_perf.workload.making import distinct_prompts
 
 __all__ = ["IDLE_CORES", "Contest", "Turn", "check_same_work", "requests_at"]
 
@@ -36,6 +36,11 @@ class Turn:
     peer: Peer
     streams: int
     round: int
+
+    @property
+    def label(self) -> str:
+        """Who works."""
+        return self.peer.label
 
 
 def requests_at(streams: int) -> int:

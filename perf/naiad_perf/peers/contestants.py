@@ -18,7 +18,7 @@ from naiad_perf.peers.served import Served
 from naiad_perf.peers.transformers_peer import BATCH_SIZES, DTYPES, TorchSettings, TransformersPeer
 from naiad_perf.peers.tuning import Trial, tuned
 from naiad_perf.peers.weights import SourceWeights
-from naiad_perf.workload import distinct_prompts
+from naiad_perf.workload.making import distinct_prompts
 
 __all__ = ["LABELS", "NAMES", "Contestants"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from naiad_perf.load import Prompt
 from naiad_perf.peers.peer import Peer
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["Likeness", "likeness"]
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from naiad_perf.drivers.process import last_lines
 from naiad_perf.errors import PerfError
+from naiad_perf.processes.tool_run import last_lines
 
 __all__ = ["LineProcess"]
 

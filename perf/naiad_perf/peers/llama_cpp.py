@@ -13,15 +13,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
 from naiad_perf.peers.closed_loop import closed_loop
 from naiad_perf.peers.completion_stream import ask, is_healthy
 from naiad_perf.peers.line_process import LineProcess
 from naiad_perf.peers.llama_settings import AS_FETCHED, LlamaSettings
 from naiad_perf.peers.peer import Peer, Tell
-from naiad_perf.peers.process_family import ProcessFamily
 from naiad_perf.peers.weights import SourceWeights, written_as
+from naiad_perf.processes.family import ProcessFamily
 from naiad_perf.records import RequestRecord
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["LlamaCppProgram", "LlamaCppServer", "LlamaCppWheel"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import ClassVar
 
-from naiad_perf.load import Prompt
-from naiad_perf.peers.process_family import ProcessFamily
+from naiad_perf.processes.family import ProcessFamily
 from naiad_perf.records import RequestRecord
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["Peer", "Tell"]
 

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from naiad_client import AsyncClient, GenerationRequest, NaiadError, Retries, Timeouts
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
-from naiad_perf.own_server import OwnServer
 from naiad_perf.peers.closed_loop import Arrivals, closed_loop
 from naiad_perf.peers.peer import Peer, Tell
-from naiad_perf.peers.process_family import ProcessFamily
+from naiad_perf.processes.family import ProcessFamily
 from naiad_perf.records import RequestRecord
+from naiad_perf.servers.own_server import OwnServer
+from naiad_perf.workload.load import Prompt
 
 __all__ = ["Served"]
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from naiad_perf.burst_display import BurstDisplay
 from naiad_perf.environment import describe_environment
 from naiad_perf.peers.contest import IDLE_CORES, Contest
 from naiad_perf.peers.contestants import LABELS, Contestants
-from naiad_perf.peers.display import ContestDisplay
 from naiad_perf.peers.likeness import Likeness, likeness
 from naiad_perf.peers.outcome import PeerResult, as_json, outcome, peak_memory_mb
 from naiad_perf.peers.peer import Peer
@@ -91,7 +91,7 @@ class Outcome:
         }
 
 
-def hold(options: Options, display: ContestDisplay) -> Outcome:
+def hold(options: Options, display: BurstDisplay) -> Outcome:
     """Try settings out, start all contestants, run all rounds, stop everything.
 
     The outcome is written to ``peers.json`` in the folder, too.

@@ -7,8 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from naiad_perf.compare import Compared, Comparison, Verdict, compare
-from naiad_perf.comparison_text import reading_aid
+from naiad_perf.comparison.compare import Compared, Comparison, Verdict, compare
+from naiad_perf.comparison.text import reading_aid
 from naiad_perf.display import interval_text, ratio_text
 from naiad_perf.errors import RecordError
 from naiad_perf.metrics import Better

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from naiad_perf.comparison.intervals import MINIMUM_REPEATS
 from naiad_perf.display import DASH, KEY_FIGURES, number
 from naiad_perf.error_budget import overruns
-from naiad_perf.intervals import MINIMUM_REPEATS
 from naiad_perf.metrics import FIGURES, METRICS, Better, Promise
 from naiad_perf.report.rows import load_label, subjects_of, workload_label
 from naiad_perf.results import PointSummary, RunResult, Spread

@@ -18,7 +18,7 @@ from naiad_perf.report.pictures import write_picture
 from naiad_perf.report.timeline import timeline_of
 from naiad_perf.report.timeline_chart import timeline_spec
 from naiad_perf.results import PointSummary, RunResult, read_results, summarise
-from naiad_perf.strict_yaml import read_yaml
+from naiad_perf.workload.strict_yaml import read_yaml
 
 __all__ = ["Written", "write_report"]
 

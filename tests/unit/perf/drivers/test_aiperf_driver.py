@@ -18,8 +18,8 @@ import pytest
 from naiad_perf.drivers.aiperf_driver import AiperfDriver, aiperf_environment, records
 from naiad_perf.drivers.aiperf_files import raw_files, read_raw, template, write_input, write_tokenizer
 from naiad_perf.errors import LoadError, UnsupportedLoad
-from naiad_perf.load import ClosedLoop, LoadTask, OpenLoop
 from naiad_perf.records import Outcome
+from naiad_perf.workload.load import ClosedLoop, LoadTask, OpenLoop
 from tests.harness.load_tasks import load_task, prompts
 
 RAW = Path(__file__).parents[1] / "data" / "aiperf_raw.jsonl"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from naiad_perf.drivers.limits import longest_s, places
-from naiad_perf.load import ClosedLoop, Load, OpenLoop
+from naiad_perf.workload.load import ClosedLoop, Load, OpenLoop
 from tests.harness.load_tasks import load_task, prompts
 
 

@@ -11,11 +11,11 @@ import pytest
 from naiad_perf.drivers import locust_driver
 from naiad_perf.drivers.locust_driver import LOCUSTFILE, LocustDriver
 from naiad_perf.drivers.locust_files import read_records, read_task, write_answers, write_task
-from naiad_perf.drivers.process import Ended
 from naiad_perf.drivers.timed_streams import TimedAnswer
 from naiad_perf.errors import InstallError, LoadError
-from naiad_perf.load import ClosedLoop, Load, OpenLoop
+from naiad_perf.processes.tool_run import Ended
 from naiad_perf.records import Outcome, RequestRecord
+from naiad_perf.workload.load import ClosedLoop, Load, OpenLoop
 from tests.harness.load_tasks import load_task, prompts
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from naiad_perf import perf_analyzer
-from naiad_perf.drivers import process
 from naiad_perf.drivers.perf_analyzer_driver import PerfAnalyzerDriver, records
 from naiad_perf.drivers.perf_analyzer_files import read_export, write_input, write_intervals
 from naiad_perf.errors import LoadAborted, LoadError, UnsupportedLoad
-from naiad_perf.load import ClosedLoop, LoadTask, OpenLoop, Prompt
+from naiad_perf.processes import tool_run as process
 from naiad_perf.records import Outcome
+from naiad_perf.tools import perf_analyzer
+from naiad_perf.workload.load import ClosedLoop, LoadTask, OpenLoop, Prompt
 from tests.harness.load_tasks import load_task, prompts
 
 DATA = Path(__file__).parents[1] / "data"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from naiad_perf.drivers.timed_streams import IdsRequest, StreamingClient, request_for
-from naiad_perf.load import Prompt
 from naiad_perf.records import Outcome
+from naiad_perf.workload.load import Prompt
 from tests.harness.polling import poll
 from tests.unit.client.scripted import delta, final
 from tests.unit.client.triton_server import ScriptedTriton, Visit, running

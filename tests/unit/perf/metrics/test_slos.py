@@ -8,8 +8,8 @@ import pytest
 
 from naiad_perf.errors import ScenarioError
 from naiad_perf.metrics import Promise, Slos, read_promise
-from naiad_perf.scenario import Scenario
-from naiad_perf.scenario import Slos as ScenarioSlos
+from naiad_perf.workload.scenario import Scenario
+from naiad_perf.workload.scenario import Slos as ScenarioSlos
 
 
 def test_a_scenario_s_promise_is_read_and_the_rest_of_it_ignored(tmp_path):

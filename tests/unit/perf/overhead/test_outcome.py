@@ -19,11 +19,12 @@ FACTS = RunFacts(
 )  # fmt: skip
 
 
-def run(stage: str, repeat: int, seconds: float) -> Run:
+def run(stage: str, repeat: int, seconds: float, streams: int = 2) -> Run:
     """Two answers of four tokens each; the first token after half of the time, the last at its end."""
     half, whole = round(seconds * SECOND / 2), round(seconds * SECOND)
-    records = tuple(RequestRecord(index, 0, 0, (half, whole), (1, 3), whole) for index in range(2))
-    return Run(dataclasses.replace(FACTS, subject=stage, repeat=repeat), records)
+    records = tuple(RequestRecord(index, 0, 0, (half, whole), (1, 3), whole) for index in range(streams))
+    facts = dataclasses.replace(FACTS, subject=stage, repeat=repeat, concurrency=streams)
+    return Run(facts, records)
 
 
 @pytest.fixture
@@ -46,6 +47,14 @@ def test_ratios_are_taken_round_by_round_over_the_first_stage(found: Measured) -
     assert (rows[TEXT_MODEL]["ratio_min"], rows[TEXT_MODEL]["ratio_max"]) == pytest.approx((0.25, 0.5))
     assert rows[TEXT_MODEL]["ttft_ms_p50"] == pytest.approx(1500.0)
     assert rows[TEXT_MODEL]["tokens_per_response"] == pytest.approx(2.0)
+
+
+def test_scaling_is_taken_round_by_round_over_the_fewest_streams() -> None:
+    runs = [run(BARE, 0, 1.0, streams=2), run(BARE, 1, 2.0, streams=2)]
+    runs += [run(BARE, 0, 1.0, streams=8), run(BARE, 1, 1.0, streams=8)]
+    few, many = outcome(Measured(runs=runs, cpu_s={}, stations={}), (BARE,))["stages"]
+    assert (few["streams"], few["scaling_min"], few["scaling_max"]) == (2, 1.0, 1.0)
+    assert (many["scaling_min"], many["scaling"], many["scaling_max"]) == pytest.approx((4.0, 6.0, 8.0))
 
 
 def test_processor_time_is_that_of_a_token(found: Measured) -> None:

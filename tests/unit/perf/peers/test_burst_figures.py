@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from naiad_perf.peers.burst_figures import decode_rate, median_ttft_s, tokens_per_s
+from naiad_perf.peers.burst_figures import decode_rate, tokens_per_s
 from tests.harness.recorded_runs import request
 
 BURST = (
@@ -16,10 +16,6 @@ BURST = (
 
 def test_tokens_per_second_are_from_the_first_intended_to_the_last_end() -> None:
     assert tokens_per_s(BURST) == pytest.approx(12 / 0.55)
-
-
-def test_ttft_is_from_when_it_was_intended() -> None:
-    assert median_ttft_s(BURST) == pytest.approx(0.1)
 
 
 def test_longer_answers_are_first_token_and_more_of_the_same_steps() -> None:

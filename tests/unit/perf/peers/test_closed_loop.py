@@ -8,8 +8,8 @@ import time
 import pytest
 
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
 from naiad_perf.peers.closed_loop import Arrivals, closed_loop
+from naiad_perf.workload.load import Prompt
 
 PROMPTS = tuple(Prompt(f"prompt {number}", (number,), 3) for number in range(7))
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from naiad_perf.errors import PerfError
-from naiad_perf.load import Prompt
 from naiad_perf.peers.completion_stream import ask, events, is_healthy
+from naiad_perf.workload.load import Prompt
 
 PROMPT = Prompt("once upon a time", (1, 2, 3, 4), 5)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -1,0 +1,1 @@
+"""Servers under measurement, and what they count."""

@@ -1,0 +1,1 @@
+"""Running all of a scenario, and going on where it ended."""

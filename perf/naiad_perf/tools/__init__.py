@@ -1,0 +1,1 @@
+"""Load generators' programs, fetched and installed."""

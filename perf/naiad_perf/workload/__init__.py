@@ -1,0 +1,1 @@
+"""What is asked: scenarios, and the prompts and times made of them."""
