@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from naiad_build.errors import ConversionError, UnsupportedModelError
+from naiad_build.gguf_weights import matrix_formats, write_gguf_as
 
 __all__ = ["IR_FILES", "TOKENIZER_IR_FILES", "Sample", "convert_gguf", "export_checkpoint", "sample"]
 
@@ -45,22 +46,35 @@ class Sample:
     text: str
 
 
-def convert_gguf(gguf: Path, directory: Path) -> None:
+_READ_EXACTLY = frozenset({"f32", "f16", "bf16", "q4_0", "q8_0"})
+
+
+def convert_gguf(gguf: Path, directory: Path) -> str | None:
     """Write the IR of `gguf` and of its tokenizer into `directory` (about 15 s for 135M parameters).
 
+    Matrices that OpenVINO would read inexactly, or not at all, are rewritten as `q8_0` first (see
+    `naiad_build.gguf_weights`); "q8_0" is returned then.
+
     Raises:
+        UnsupportedModelError: they cannot be rewritten.
         ConversionError: OpenVINO refused the file (its quantisation or architecture), crashed or was killed.
     """
+    rewritten = None
     # OpenVINO writes beside the path it is given: a link makes that `directory` without copying the weights.
-    link = directory / "source.gguf"
-    link.symlink_to(gguf.resolve())
+    source = directory / "source.gguf"
     try:
-        _run_worker("convert", {"gguf": str(link)}, _CONVERT_LIMIT_S)
+        if matrix_formats(gguf).keys() <= _READ_EXACTLY:
+            source.symlink_to(gguf.resolve())
+        else:
+            rewritten = "q8_0"
+            write_gguf_as(gguf, rewritten, source, keep=_READ_EXACTLY)
+        _run_worker("convert", {"gguf": str(source)}, _CONVERT_LIMIT_S)
     finally:
-        link.unlink()
+        source.unlink(missing_ok=True)
     missing = [name for name in (*IR_FILES, *TOKENIZER_IR_FILES) if not (directory / name).is_file()]
     if missing:
         raise ConversionError(f"OpenVINO reported success but did not write {', '.join(missing)}")
+    return rewritten
 
 
 def sample(directory: Path, vocab_size: int) -> Sample:

@@ -34,8 +34,8 @@ __all__ = ["DEFAULT_LINK", "is_prepared", "link_default", "prepare"]
 
 DEFAULT_LINK = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-# Weights, their copy inside the converter, and the margin for tokenizer files.
-_SPACE_FACTOR = 3
+# Weights rewritten with up to twice the bits, their copy inside the converter, and tokenizer files.
+_SPACE_FACTOR = 5
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "config.json")
 _OPTIONAL_FILES = ("generation_config.json", "chat_template.jinja", "special_tokens_map.json")
 _TOOLS = ("naiad", "openvino", "openvino-genai", "openvino-tokenizers", "tokenizers", "gguf")
@@ -174,8 +174,9 @@ def _convert_gguf(path: Path, staging: Path, progress: Progress) -> str:
     metadata = read_gguf_metadata(path)
     write_tokenizer_files(metadata, staging)
     progress("Converting to OpenVINO IR")
-    convert_gguf(path, staging)
-    return f"openvino-ir {(metadata.quantization or 'mixed').lower()} from gguf"
+    rewritten = convert_gguf(path, staging)
+    found = (metadata.quantization or "mixed").lower()
+    return f"openvino-ir {rewritten} from gguf {found}" if rewritten else f"openvino-ir {found} from gguf"
 
 
 def _copy(origin: Path, staging: Path, required: tuple[str, ...], optional: tuple[str, ...]) -> None:

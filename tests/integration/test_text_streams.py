@@ -180,6 +180,11 @@ class TestRealModel:
         assert sampled(7) == sampled(7)
         assert sampled(7) != sampled(8)
 
+    def test_it_knows_what_the_weights_know(self, genuine: TritonStream) -> None:
+        """As llama.cpp and transformers go on from the same file; read inexactly, it says Mars to both."""
+        assert "Jupiter" in ask(genuine, "The largest planet of our solar system is", tokens=8).text
+        assert "moon" in ask(genuine, "In 1969 the first man walked", tokens=8).text
+
     def test_bad_words_do_not_appear(self, genuine: TritonStream) -> None:
         assert "Paris" in ask(genuine, "The capital of France is", tokens=8).text
         assert "Paris" not in ask(genuine, "The capital of France is", tokens=8, bad_words=text("Paris")).text

@@ -11,6 +11,7 @@ import typer
 
 from naiad_perf.burst_display import BurstDisplay
 from naiad_perf.commands.terminal import (
+    FAILED,
     ArtifactsOption,
     Stopped,
     complain,
@@ -72,7 +73,7 @@ def peers(
 
     With a llama.cpp of your own:  naiad bench peers --llama-server build/bin/llama-server
 
-    Exit status: 0 all measured; 1 something could not be measured; 2 an option is wrong; 130 interrupted.
+    Exit status: 0 all measured; 1 something could not be measured, or cannot be believed; 2 an option is wrong; 130 interrupted.
     """
     with troubles_end_it():
         options = Options(
@@ -98,6 +99,11 @@ def peers(
         typer.echo(json.dumps(found.as_json()))
     else:
         _show(found, options)
+    doubts = _doubts(found)
+    for doubt in doubts:
+        complain(doubt)
+    if doubts:
+        raise typer.Exit(FAILED)
 
 
 def _show(found: Outcome, options: Options) -> None:
@@ -112,11 +118,18 @@ def _show(found: Outcome, options: Options) -> None:
     lines.append(f"records: {options.folder}")
     for line in lines:
         output.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
-    for name, alike in found.alike.items():
-        if alike.alike < alike.of / 2:
-            complain(f"{LABELS[name]} and we answer differently: these are hardly the same weights")
+
+
+def _doubts(found: Outcome) -> list[str]:
+    """Return what makes the figures worthless."""
+    doubts = [
+        f"{LABELS[name]} and we answer differently: these are hardly the same weights"
+        for name, alike in found.alike.items()
+        if alike.alike < alike.of / 2
+    ]
     if found.idle_cores > _IDLE_CORES:
-        complain("contestants that were idle took processor time from those that worked")
+        doubts.append("contestants that were idle took processor time from those that worked")
+    return doubts
 
 
 def _names(only: str | None, llama_server: Path | None) -> tuple[str, ...]:

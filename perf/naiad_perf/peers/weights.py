@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-import gguf
-import numpy as np
-from gguf.quants import dequantize, quantize
-
 from naiad.contract.errors import InvalidArgument
 from naiad.settings.model_directory import ModelManifest, read_manifest, resolve_model_directory
+from naiad_build.errors import UnsupportedModelError
+from naiad_build.gguf_weights import matrix_formats, write_gguf_as
 from naiad_perf.errors import PerfError
 
 __all__ = ["SourceWeights", "find_source", "written_as"]
-
-_GENERAL = "general.architecture"
-_FILE_TYPE = "general.file_type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,8 @@ def find_source(artifacts: Path) -> SourceWeights:
     except InvalidArgument as error:
         raise PerfError(error.message) from error
     path = _source_file(manifest, artifacts)
-    return SourceWeights(manifest.name, directory, path, _main_format(path))
+    formats = matrix_formats(path)
+    return SourceWeights(manifest.name, directory, path, max(formats, key=lambda name: formats[name]))
 
 
 def _source_file(manifest: ModelManifest, artifacts: Path) -> Path:
@@ -70,23 +66,10 @@ def _source_file(manifest: ModelManifest, artifacts: Path) -> Path:
     )
 
 
-def _main_format(path: Path) -> str:
-    counts: dict[str, int] = {}
-    for tensor in gguf.GGUFReader(path).tensors:
-        if len(tensor.shape) > 1:
-            counts[tensor.tensor_type.name] = counts.get(tensor.tensor_type.name, 0) + 1
-    return max(counts, key=lambda name: counts[name]).lower()
-
-
 def written_as(source: Path, form: str, folder: Path) -> Path:
     """Return `source` with its matrices in another format, written into `folder` unless it is there already.
 
-    Vectors stay as they are. The file appears whole or not at all.
-
-    Args:
-        source: GGUF file.
-        form: ggml type, for example "q8_0".
-        folder: for the result; created if absent.
+    The file appears whole or not at all.
 
     Raises:
         PerfError: the format is unknown, or the matrices' rows do not fit it.
@@ -97,30 +80,10 @@ def written_as(source: Path, form: str, folder: Path) -> Path:
         return final
     making = final.with_name(f".{final.name}.{os.getpid()}")
     try:
-        _write(gguf.GGUFReader(source), making, gguf.GGMLQuantizationType[form.upper()])
+        write_gguf_as(source, form, making)
         making.replace(final)
-    except (KeyError, NotImplementedError, gguf.QuantError) as error:
-        raise PerfError(f"{source.name} cannot be written as {form}: {error}") from error
+    except UnsupportedModelError as error:
+        raise PerfError(str(error)) from error
     finally:
         making.unlink(missing_ok=True)
     return final
-
-
-def _write(reader: gguf.GGUFReader, path: Path, form: gguf.GGMLQuantizationType) -> None:
-    writer = gguf.GGUFWriter(path, reader.fields[_GENERAL].contents())
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name in (_GENERAL, _FILE_TYPE):
-            continue  # the writer's own
-        kind = field.types[0]
-        inner = field.types[-1] if kind is gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, field.contents(), kind, inner)
-    for tensor in reader.tensors:
-        values = dequantize(tensor.data, tensor.tensor_type)
-        if values.ndim < 2:
-            writer.add_tensor(tensor.name, values.astype(np.float32))
-        else:
-            writer.add_tensor(tensor.name, quantize(values, form), raw_dtype=form)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()

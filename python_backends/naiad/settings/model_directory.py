@@ -52,7 +52,7 @@ class ModelManifest(BaseModel):
         source: the source string it was prepared from, as asked for.
         pinned_source: the same with the revision or digest that was fetched.
         source_sha256: digest of the one source file, or None for a directory of files.
-        format: weights format in words, for example ``openvino-ir q4_1 from gguf``.
+        format: weights format in words, for example ``openvino-ir q8_0 from gguf q4_1``.
         files: every published file but the manifest itself, by its name.
         tokenizer_sha256: digest of tokenizer.json; two models with the same one share token ids.
         chat_template_sha256: digest of the chat template's text; None when the model has none.

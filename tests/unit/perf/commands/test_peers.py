@@ -98,11 +98,13 @@ def test_json_is_all_there_is_on_stdout(stage: Stage, call: Call) -> None:
 
 def test_what_makes_the_figures_doubtful_is_said(stage: Stage, call: Call) -> None:
     stage.alike = 3
-    assert "llama.cpp, wheel and we answer differently" in call().stderr
+    differing = call()
+    assert "llama.cpp, wheel and we answer differently" in differing.stderr
     stage.alike, stage.idle_cores = 4, 0.2
-    told = call().stderr
-    assert "answer differently" not in told
-    assert "contestants that were idle took processor time" in told
+    busy = call("--json")
+    assert "answer differently" not in busy.stderr
+    assert "contestants that were idle took processor time" in busy.stderr
+    assert (differing.exit_code, busy.exit_code) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gguf
-import numpy as np
 import pytest
-from gguf.quants import dequantize
 
 from naiad_perf.errors import PerfError
 from naiad_perf.peers.weights import find_source, written_as
@@ -78,31 +75,6 @@ def test_without_a_model_the_way_to_one_is_told(tmp_path: Path, monkeypatch: pyt
         find_source(tmp_path)
 
 
-def content(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    reader = gguf.GGUFReader(path)
-    said = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")}
-    return said, {tensor.name: tensor for tensor in reader.tensors}
-
-
-@pytest.mark.parametrize(("form", "off_by"), [("q8_0", 0.01), ("f32", 0.0)])
-def test_another_format_holds_the_same_model(tmp_path: Path, form: str, off_by: float) -> None:
-    source = tmp_path / "m.gguf"
-    write_tiny_gguf(source)
-    written = written_as(source, form, tmp_path / "made")
-    assert [path.name for path in (tmp_path / "made").iterdir()] == [written.name]
-    (said, tensors), (said_now, tensors_now) = content(source), content(written)
-    assert said_now == {name: value for name, value in said.items() if name != "general.file_type"}
-    assert tensors_now.keys() == tensors.keys()
-    for name, tensor in tensors.items():
-        now = tensors_now[name]
-        matrix = len(tensor.shape) > 1
-        assert now.tensor_type.name.lower() == (form if matrix else "f32")
-        assert list(now.shape) == list(tensor.shape)
-        before = dequantize(tensor.data, tensor.tensor_type)
-        largest = np.abs(before).max()
-        assert np.abs(dequantize(now.data, now.tensor_type) - before).max() <= off_by * largest
-
-
 def test_it_is_written_once(tmp_path: Path) -> None:
     source = tmp_path / "m.gguf"
     write_tiny_gguf(source)
@@ -111,10 +83,9 @@ def test_it_is_written_once(tmp_path: Path) -> None:
     assert written_as(source, "q8_0", tmp_path).read_bytes() == b"kept"
 
 
-@pytest.mark.parametrize("form", ["q9_9", "q4_k"])
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, form: str) -> None:
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     source = tmp_path / "m.gguf"
     write_tiny_gguf(source)
-    with pytest.raises(PerfError, match=f"cannot be written as {form}"):
-        written_as(source, form, tmp_path / "made")
+    with pytest.raises(PerfError, match="cannot be written as q4_k"):
+        written_as(source, "q4_k", tmp_path / "made")
     assert list((tmp_path / "made").iterdir()) == []
