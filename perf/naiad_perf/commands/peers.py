@@ -73,7 +73,8 @@ def peers(
 
     With a llama.cpp of your own:  naiad bench peers --llama-server build/bin/llama-server
 
-    Exit status: 0 all measured; 1 something could not be measured, or cannot be believed; 2 an option is wrong; 130 interrupted.
+    Exit status: 0 all measured; 1 something could not be measured, or not be believed; 2 an option is wrong;
+    130 interrupted.
     """
     with troubles_end_it():
         options = Options(
