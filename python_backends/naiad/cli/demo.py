@@ -29,7 +29,7 @@ _POLL_S = 0.1
 
 
 def demo(
-    question: Annotated[str, typer.Argument(help="What to ask.")] = "What is the capital of France?",
+    question: Annotated[str, typer.Argument(help="What to ask.")] = "What is the capital of Japan?",
     max_tokens: Annotated[int, typer.Option("--max-tokens", "-n", min=1, help="Most tokens to answer.")] = 64,
     model_repository: Annotated[Path, typer.Option(help="Triton model repository.")] = Path(
         "model_repository"

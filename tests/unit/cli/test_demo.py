@@ -82,7 +82,7 @@ class ScriptedSupervisor:
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    stage = Stage(ScriptedTriton({"What is the capital of France?": words, "words": words}))
+    stage = Stage(ScriptedTriton({"What is the capital of Japan?": words, "words": words}))
     monkeypatch.setattr(demo, "set_up", stage.set_up_in.append)
     monkeypatch.setattr(demo, "Supervisor", stage.supervisor)
     return stage
@@ -98,7 +98,7 @@ def test_the_answer_is_on_stdout_and_the_rest_around_it_on_stderr(stage: Stage) 
     assert result.stdout == "Héllo 🌍 世界\n"
     ready, question, last = result.stderr.splitlines()
     assert ready.startswith("ready after ")
-    assert question == "question: What is the capital of France?"
+    assert question == "question: What is the capital of Japan?"
     assert last.startswith("prompt 5 tokens | output 5 tokens | TTFT ")
     assert last.endswith(" tokens/s")
 

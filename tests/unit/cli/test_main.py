@@ -20,7 +20,6 @@ GROUPS = {
         "overhead",
         "report",
         "compare",
-        "batching",
         "perf-analyzer",
         "aiperf",
         "locust",

@@ -113,7 +113,7 @@ def test_an_end_id_ends_the_answer_unless_too_early(engine):
 
 
 def test_without_end_ids_the_answer_runs_to_its_length(engine):
-    sink = engine.submit(HELLO, 12, end_ids=frozenset())
+    sink = engine.submit(HELLO, 40, end_ids=frozenset())
     assert sink.reason(DEADLINE_S) is LENGTH
     assert engine.end_ids & set(sink.ids)
 
