@@ -35,8 +35,8 @@ def matrix_formats(path: Path) -> dict[str, int]:
 def write_gguf_as(source: Path, form: str, target: Path, *, keep: frozenset[str] = frozenset()) -> None:
     """Write `source` to `target` with its matrices in another format; vectors stay as they are.
 
-    `q8_0` is off by at most 0.57 / 127 of the largest weight of each 32: half a step, and what its scale loses
-    in 16 bits.
+    `q8_0` is off by at most 0.57 / 127 of the largest weight of each 32: half a step, and what its
+    scale loses in 16 bits.
 
     Args:
         source: GGUF file.
