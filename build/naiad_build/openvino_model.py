@@ -29,6 +29,8 @@ TOKENIZER_IR_FILES = (
     "openvino_detokenizer.bin",
 )
 
+# Formats of matrices that OpenVINO's reader takes for what they are.
+_READ_EXACTLY = frozenset({"f32", "f16", "bf16", "q4_0", "q8_0"})
 _CONVERT_LIMIT_S = 3600
 _SAMPLE_LIMIT_S = 600
 _PROBE = "What is the capital of France?"
@@ -44,9 +46,6 @@ class Sample:
     prompt_ids: tuple[int, ...]
     ids: tuple[int, ...]
     text: str
-
-
-_READ_EXACTLY = frozenset({"f32", "f16", "bf16", "q4_0", "q8_0"})
 
 
 def convert_gguf(gguf: Path, directory: Path) -> str | None:

@@ -14,7 +14,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from naiad_perf.display import number
+from naiad_perf.display import number, print_line
 from naiad_perf.metrics import Slos, figures_of
 from naiad_perf.peers.tuning import Trial
 from naiad_perf.records import Run
@@ -63,12 +63,12 @@ class BurstDisplay:
         """Show what is going on."""
         self._progress.update(self._task, description=line)
         if not self._console.is_terminal:
-            self._print(line)
+            print_line(self._console, line)
 
     def trial(self, label: str, trial: Trial) -> None:
         """Show what a setting gave."""
         given = "does not run" if trial.tokens_per_s is None else f"{number(trial.tokens_per_s)} tokens/s"
-        self._print(f"{label}, {trial.settings}: {given}")
+        print_line(self._console, f"{label}, {trial.settings}: {given}")
 
     def begin(self, turns: int) -> None:
         """Take the number of bursts."""
@@ -86,7 +86,4 @@ class BurstDisplay:
         what = f"{number(figures['tokens_per_s'])} tokens/s, TTFT {number(figures['ttft_ms_p50'])} ms"
         self._progress.update(self._task, advance=1, last=f"last: {what}")
         if not self._console.is_terminal and turn.round >= 0:
-            self._print(f"round {turn.round + 1}, {turn.streams} streams, {turn.label}: {what}")
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+            print_line(self._console, f"round {turn.round + 1}, {turn.streams} streams, {turn.label}: {what}")

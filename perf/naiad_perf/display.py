@@ -1,11 +1,13 @@
-"""Numbers for people: a few digits that matter, and a dash for what is undefined."""
+"""For people: numbers of the few digits that matter, a dash for what is undefined, lines of small print."""
 
 from __future__ import annotations
+
+from rich.console import Console
 
 from naiad_perf.comparison.compare import Compared
 from naiad_perf.metrics import Unit
 
-__all__ = ["DASH", "KEY_FIGURES", "interval_text", "number", "quantity", "ratio_text"]
+__all__ = ["DASH", "KEY_FIGURES", "interval_text", "number", "print_line", "quantity", "ratio_text"]
 
 DASH = "–"
 
@@ -28,6 +30,11 @@ KEY_FIGURES = (
     "usd_per_million_tokens",
 )
 """Figures that are shown when nobody asks for others."""
+
+
+def print_line(console: Console, line: str) -> None:
+    """Print a line that is not the matter itself; paths and brackets in it stay as they are."""
+    console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def number(value: float | None) -> str:

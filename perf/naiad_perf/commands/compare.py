@@ -87,7 +87,7 @@ def compare_command(
     3 more requests failed than the error budget allows.
     """
     stated = Slos(ttft_ms, tpot_ms, latency_ms)
-    with troubles_end_it(perf_error=_USAGE):
+    with troubles_end_it(otherwise=_USAGE):
         gates = [parse_gate(text) for text in gate or ()]
         shown = _shown(figure, gates)
         a, b = _sides(sides, stated)

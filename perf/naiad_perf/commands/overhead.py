@@ -13,7 +13,6 @@ import typer
 from naiad_perf.burst_display import BurstDisplay
 from naiad_perf.commands.terminal import (
     ArtifactsOption,
-    Stopped,
     errors,
     new_folder,
     output,
@@ -22,6 +21,7 @@ from naiad_perf.commands.terminal import (
     tell,
     troubles_end_it,
 )
+from naiad_perf.display import print_line
 from naiad_perf.drivers.registry import make_driver
 from naiad_perf.environment import describe_environment
 from naiad_perf.overhead.measure import TEXT_MODEL, Overhead
@@ -66,14 +66,10 @@ def overhead(
     with troubles_end_it():
         loads = parse_streams(streams)
         folder = new_folder(out, artifacts, "overhead")
-        try:
-            with stoppable():
-                found, stages = _measure(
-                    profile, loads, rounds, requests, tokens, prompt_tokens, folder, artifacts
-                )
-        except Stopped as stopped:
-            tell(f"stopped; finished bursts are kept in {folder}")
-            raise typer.Exit(stopped.status) from None
+        with stoppable(lambda: f"finished bursts are kept in {folder}"):
+            found, stages = _measure(
+                profile, loads, rounds, requests, tokens, prompt_tokens, folder, artifacts
+            )
     (folder / "overhead.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(found))
@@ -81,10 +77,10 @@ def overhead(
     output.print(speed_table(found["stages"], stages))
     output.print(processor_table(found["processor_ms_per_token"], stages))
     output.print(stations_table(found["stations_ms"]))
-    output.print(
+    print_line(
+        output,
         f"medians of {rounds} rounds; ratios round by round, with lowest and highest; records: {folder}",
-        style="dim", markup=False, highlight=False, soft_wrap=True,
-    )  # fmt: skip
+    )
 
 
 def _measure(

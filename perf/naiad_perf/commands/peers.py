@@ -13,16 +13,15 @@ from naiad_perf.burst_display import BurstDisplay
 from naiad_perf.commands.terminal import (
     FAILED,
     ArtifactsOption,
-    Stopped,
     complain,
     errors,
     new_folder,
     output,
     parse_streams,
     stoppable,
-    tell,
     troubles_end_it,
 )
+from naiad_perf.display import print_line
 from naiad_perf.errors import ScenarioError
 from naiad_perf.peers.contestants import LABELS, NAMES
 from naiad_perf.peers.llama_cpp import LlamaCppProgram
@@ -90,12 +89,9 @@ def peers(
             folder=new_folder(out, artifacts, "peers"),
             command=("naiad", *sys.argv[1:]),
         )
-        try:
-            with stoppable(), BurstDisplay(errors) as display:
-                found = hold(options, display)
-        except Stopped as stopped:
-            tell(f"stopped; finished bursts are kept in {options.folder}")
-            raise typer.Exit(stopped.status) from None
+        kept = f"finished bursts are kept in {options.folder}"
+        with stoppable(lambda: kept), BurstDisplay(errors) as display:
+            found = hold(options, display)
     if as_json_only:
         typer.echo(json.dumps(found.as_json()))
     else:
@@ -118,7 +114,7 @@ def _show(found: Outcome, options: Options) -> None:
     lines.append(f"idle contestants kept at most {found.idle_cores:.2f} of a processor busy")
     lines.append(f"records: {options.folder}")
     for line in lines:
-        output.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+        print_line(output, line)
 
 
 def _doubts(found: Outcome) -> list[str]:

@@ -16,7 +16,6 @@ from naiad.settings.profiles import hourly_price_usd
 from naiad_perf.commands.terminal import (
     FAILED,
     ArtifactsOption,
-    Stopped,
     complain,
     errors,
     output,
@@ -117,22 +116,17 @@ def sweep(
         if dry_run:
             print_plan(output, wanted, rows, folder)
             return
-        try:
-            with stoppable(), folder.held():
-                folder.begin(wanted, path.read_text(encoding="utf-8"), anew=anew)
-                failed = _measure(wanted, rows, folder, artifacts)
-                status = _conclude(wanted, folder, failed, report=report)
-        except Stopped as stopped:
-            again = shlex.join(word for word in ("naiad", *sys.argv[1:]) if word != "--anew")
-            errors.print(
-                f"stopped; finished runs are kept in {folder.path}: {len(folder.finished())}\n"
-                f"to go on from there: {again}",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
-            raise typer.Exit(stopped.status) from None
+        with stoppable(lambda: _kept(folder)), folder.held():
+            folder.begin(wanted, path.read_text(encoding="utf-8"), anew=anew)
+            failed = _measure(wanted, rows, folder, artifacts)
+            status = _conclude(wanted, folder, failed, report=report)
     raise typer.Exit(status)
+
+
+def _kept(folder: SweepFolder) -> str:
+    again = shlex.join(word for word in ("naiad", *sys.argv[1:]) if word != "--anew")
+    finished = len(folder.finished())
+    return f"finished runs are kept in {folder.path}: {finished}\nto go on from there: {again}"
 
 
 def _changed(scenario: Scenario, driver: str | None, repeats: int | None) -> Scenario:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,13 +14,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from naiad_perf.display import print_line
 from naiad_perf.errors import PerfError, ScenarioError
 
 __all__ = [
     "FAILED",
     "WRONG",
     "ArtifactsOption",
-    "Stopped",
     "complain",
     "errors",
     "new_folder",
@@ -40,7 +40,7 @@ ArtifactsOption = Annotated[Path, typer.Option(help="Folder of servers, models, 
 
 def tell(line: str) -> None:
     """Print what goes on."""
-    errors.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+    print_line(errors, line)
 
 
 def complain(trouble: object, what: str = "error:", style: str = "bold red") -> None:
@@ -50,29 +50,24 @@ def complain(trouble: object, what: str = "error:", style: str = "bold red") -> 
 
 
 @contextmanager
-def troubles_end_it(*, scenario_error: int = WRONG, perf_error: int = FAILED) -> Iterator[None]:
-    """Print errors of measuring and exit with the status for their kind."""
+def troubles_end_it(*, otherwise: int = FAILED) -> Iterator[None]:
+    """Print errors of measuring and exit: with `WRONG` for a wrong scenario or option, or `otherwise`."""
     try:
         yield
     except PerfError as error:
         complain(error)
-        raise typer.Exit(scenario_error if isinstance(error, ScenarioError) else perf_error) from error
-
-
-class Stopped(BaseException):
-    """A signal asked to stop."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.status = 128 + number
+        raise typer.Exit(WRONG if isinstance(error, ScenarioError) else otherwise) from error
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end what runs inside as Ctrl-C does, load generators and servers first.
+def stoppable(kept: Callable[[], str]) -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and SIGHUP end what runs inside, load generators and servers first, and exit.
+
+    Args:
+        kept: returns what to tell of what is finished.
 
     Raises:
-        Stopped: one of the three came.
+        typer.Exit: one of the three came; the status is a shell's, 128 and its number.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -83,7 +78,8 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        raise Stopped(error.args[0] if error.args else signal.SIGINT) from None
+        tell(f"stopped; {kept()}")
+        raise typer.Exit(128 + (error.args[0] if error.args else signal.SIGINT)) from None
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from naiad_perf.display import DASH, number
+from naiad_perf.display import DASH, number, print_line
 from naiad_perf.metrics import FIGURES, Slos, figures_of
 from naiad_perf.records import Run
 from naiad_perf.results import PointSummary, Spread
@@ -72,7 +72,7 @@ class SweepDisplay:
 
     def tell(self, line: str) -> None:
         """Print a line above the bar."""
-        self._console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+        print_line(self._console, line)
 
     def waiting(self, what: str) -> None:
         """Show what is being waited for."""
