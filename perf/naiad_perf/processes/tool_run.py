@@ -104,7 +104,7 @@ def last_lines(log: Path, count: int = 8) -> str:
 def _watch(pid: int, name: str, deadline_s: float, port: int | None, hopeless: Callable[[], bool]) -> None:
     """Return once the process is over, or has been hopeless for a while."""
     end_by_s = math.inf
-    connection = _Connection(pid, port)
+    connection = None if port is None else _Connection(pid, port)
     look_s = time.monotonic() + _LOOK_S
     while not _over(pid):
         now_s = time.monotonic()
@@ -116,7 +116,7 @@ def _watch(pid: int, name: str, deadline_s: float, port: int | None, hopeless: C
             look_s = now_s + _LOOK_S
             if end_by_s == math.inf and hopeless():
                 end_by_s = now_s + _GRACE_S
-            if connection.lost_for_s(now_s) > _DISCONNECTED_S:
+            if connection is not None and connection.lost_for_s(now_s) > _DISCONNECTED_S:
                 raise LoadError(
                     f"{name} lost its connection to the server and waits in vain: did it restart?"
                 )
@@ -126,7 +126,7 @@ def _watch(pid: int, name: str, deadline_s: float, port: int | None, hopeless: C
 class _Connection:
     """Whether a program still has a connection to a port, or anything else to do."""
 
-    def __init__(self, pid: int, port: int | None) -> None:
+    def __init__(self, pid: int, port: int) -> None:
         self._process = psutil.Process(pid)
         self._port = port
         self._seen = False
@@ -135,8 +135,6 @@ class _Connection:
 
     def lost_for_s(self, now_s: float) -> float:
         """Return for how many seconds it has neither been connected, after it had been, nor been busy."""
-        if self._port is None:
-            return 0.0
         try:
             connected = any(
                 connection.raddr and connection.raddr.port == self._port

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,14 +90,19 @@ def test_a_program_deaf_to_sigterm_is_killed(log: Path, impatient: None) -> None
         run_tool(shell(script), name="tool", log=log, limit_s=0.3)
 
 
-def test_ctrl_c_ends_the_program_and_goes_on_up(log: Path, tmp_path: Path, impatient: None) -> None:
-    marker = tmp_path / "pid"
-    interrupted = threading.Thread(target=_interrupt_once_written, args=(marker,))
-    interrupted.start()
+def test_ctrl_c_ends_the_program_and_goes_on_up(log: Path, impatient: None) -> None:
+    """Sent while the program is waited for: at any moment it could interrupt a library, which then warns."""
+
+    def interrupt_once_written() -> bool:
+        if log.read_text() != "":
+            signal.raise_signal(signal.SIGINT)
+        return False
+
     with pytest.raises(KeyboardInterrupt):
-        run_tool(shell(f"echo $$ > {marker}; sleep 300"), name="tool", log=log, limit_s=60)
-    interrupted.join()
-    assert not _alive(int(marker.read_text()))
+        run_tool(
+            shell("echo $$; sleep 300"), name="tool", log=log, limit_s=60, hopeless=interrupt_once_written
+        )
+    assert not _alive(int(log.read_text()))
 
 
 def test_a_hopeless_program_has_a_little_time_to_say_why(log: Path, impatient: None) -> None:
@@ -182,8 +185,3 @@ def _alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _interrupt_once_written(marker: Path) -> None:
-    poll(lambda: marker.exists() and marker.read_text() != "")
-    os.kill(os.getpid(), signal.SIGINT)
