@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -82,14 +83,15 @@ class AiperfDriver(Driver):
             return Driven((), (), 0.0, None)
         command = (str(self._tool.python), "-m", "aiperf", "profile", *_arguments(task))
         log = task.folder / "aiperf.log"
-        ended = run_tool(
-            command,
-            name=self.name,
-            log=log,
-            limit_s=longest_s(task) + _STARTING_S,
-            env=aiperf_environment(task.http_url),
-            cwd=task.folder,
-        )
+        with tempfile.TemporaryDirectory(prefix="naiad-aiperf-") as scratch:  # it leaves its prompts there
+            ended = run_tool(
+                command,
+                name=self.name,
+                log=log,
+                limit_s=longest_s(task) + _STARTING_S,
+                env={**aiperf_environment(task.http_url), "TMPDIR": scratch},
+                cwd=task.folder,
+            )
         raw = raw_files(task.folder / "export")
         if not raw:  # the status says little: it is 1 as well when every request failed
             raise LoadError(f"aiperf ended with status {ended.status}; its last words:\n{last_lines(log)}")
