@@ -27,6 +27,8 @@ __all__ = ["BenchServer", "GivenServer"]
 
 HEALTH_LIMIT_S = 900.0
 """A large engine takes minutes to load."""
+_ANSWER_LIMIT_S = 30.0
+"""A server that somebody else runs may be starting; one at a wrong address never answers."""
 _POLL_S = 0.2
 _CONNECT_S = 5.0
 _PROBE_LIMIT_S = 120.0
@@ -140,6 +142,23 @@ class GivenServer(BenchServer):
     def __init__(self, addresses: ExistingServer) -> None:
         super().__init__(f"the server at {addresses.grpc}", addresses.grpc, addresses.http)
         self._metrics_url = addresses.metrics
+
+    def start(self) -> None:
+        """See that something answers there.
+
+        Raises:
+            PerfError: nothing does within half a minute.
+        """
+        deadline_s = time.monotonic() + _ANSWER_LIMIT_S
+        while True:
+            try:
+                self.triton.call("ServerLive", service_pb2.ServerLiveRequest(), timeout_s=_CONNECT_S)
+                return
+            except NaiadError as error:
+                if time.monotonic() > deadline_s:
+                    reason = " ".join(error.message.split())
+                    raise PerfError(f"{self.name} does not answer: {reason}") from error
+            time.sleep(_POLL_S)
 
     def progress(self) -> str | None:
         """See `BenchServer.progress`; its own word is all that is known."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from naiad_perf.workload.strict_yaml import StrictModel
+from naiad_perf.workload.strict_yaml import NAME_PATTERN, StrictModel
 
 __all__ = ["Length", "Lengths"]
 
@@ -145,7 +145,7 @@ def _number(value: Any) -> Any:
 class Lengths(StrictModel):
     """Lengths of one point: `input` and `output` tokens, each a number or a distribution."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9](_?[A-Za-z0-9.-])*$", max_length=40)] | None = None
+    name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=40)] | None = None
     input: Annotated[Length, BeforeValidator(_number)]
     output: Annotated[Length, BeforeValidator(_number)]
 

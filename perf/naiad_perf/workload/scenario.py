@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from naiad_perf.errors import ScenarioError
 from naiad_perf.workload.lengths import Lengths
-from naiad_perf.workload.strict_yaml import StrictModel, read_yaml, validated
+from naiad_perf.workload.strict_yaml import NAME_PATTERN, StrictModel, read_yaml, validated
 from naiad_perf.workload.traces import TraceFormat
 
 __all__ = [
@@ -37,7 +37,7 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](_?[A-Za-z0-9.-])*$", max_length=40)]
+Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=40)]
 Address = Annotated[str, Field(pattern=r"^[^/\s]+:\d+$", description="host:port")]
 _Concurrencies = Annotated[
     tuple[Annotated[int, Field(ge=1, le=4096)], ...],

@@ -12,7 +12,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from naiad_perf.errors import ScenarioError
 
-__all__ = ["StrictModel", "read_yaml", "validated"]
+__all__ = ["NAME_PATTERN", "StrictModel", "read_yaml", "validated"]
+
+NAME_PATTERN = r"^[A-Za-z0-9](_?[A-Za-z0-9.-])*$"
+"""Names that are part of file names, where `__` stands between two of them."""
 
 
 class StrictModel(BaseModel):
@@ -49,8 +52,8 @@ def validated(model: type[_Model], content: object, source: str) -> _Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        faults = [(".".join(map(str, each["loc"])), _said(each)) for each in error.errors()]
-        lines = [f"{place}: {said}" if place else said for place, said in faults]
+        faults = [each for each in error.errors() if each["type"] != "too_short" or not each["input"]]
+        lines = [f"{'.'.join(map(str, each['loc']))}: {_said(each)}".removeprefix(": ") for each in faults]
         raise ScenarioError("\n  ".join([f"{source} is wrong:", *lines])) from error
 
 
@@ -59,6 +62,8 @@ def _said(fault: Any) -> str:
         return f"must be a mapping of settings, not {fault['input']!r}"
     if fault["type"] == "too_short":
         return "must not be empty"
+    if fault["type"] == "string_pattern_mismatch" and fault["ctx"]["pattern"] == NAME_PATTERN:
+        return f"must be letters a to z, digits, `.`, `-` and single `_`, not {fault['input']!r}"
     if fault["type"] == "tuple_type":
         return "must be a list"
     text = str(fault["msg"]).removeprefix("Value error, ")

@@ -164,6 +164,7 @@ def test_every_server_is_stopped_though_one_fails_to(tmp_path):
     for subject in subjects:
         server = servers.of(subject)
         server.triton.close()
+        server.start = lambda: None  # type: ignore[method-assign]
         server.stop = stopping(subject.name)  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="it would not"), servers:
         pass
@@ -172,3 +173,12 @@ def test_every_server_is_stopped_though_one_fails_to(tmp_path):
     with pytest.raises(RuntimeError, match="it would not"), servers:
         raise KeyError("interrupted")
     assert sorted(stopped) == ["a False", "b False", "c False"]
+
+
+def test_a_given_server_that_never_answers_is_given_up_soon(monkeypatch):
+    """One at a wrong address would otherwise be waited for as long as a large engine takes to load."""
+    monkeypatch.setattr(bench_server, "_ANSWER_LIMIT_S", 0.5)
+    server = GivenServer(ExistingServer(grpc="127.0.0.1:1", http="127.0.0.1:1"))
+    with pytest.raises(PerfError, match=r"the server at 127\.0\.0\.1:1 does not answer: .*onnect"):
+        server.start()
+    server.stop(politely=False)

@@ -93,7 +93,7 @@ def test_lengths_name_themselves(content: object, label: str):
         ({"input": {"lognormal": {"median": 5, "sigma": 0, "max": 9}}, "output": 1}, "input.lognormal.sigma"),
         ({"input": {"empirical": []}, "output": 1}, "input.empirical"),
         ({"input": {"empirical": [3, 0]}, "output": 1}, "input.empirical.1"),
-        ({"name": "a/b", "input": 1, "output": 1}, "name: String should match pattern"),
+        ({"name": "a/b", "input": 1, "output": 1}, "name: must be letters a to z, digits"),
     ],
 )
 def test_what_is_wrong_is_said_by_place(content: object, said: str):

@@ -63,7 +63,7 @@ def test_the_least_a_scenario_says_and_what_it_means(write):
         ("concurrency: 2", "concurency: 2", "load: unknown key 'concurency'; did you mean 'concurrency'?"),
         ("name: lab", "name: lab\nzzz: 1", "unknown key 'zzz'; known are name, summary, driver"),
         ("name: lab", "name: lab\nname: again", "the key 'name' is there twice"),
-        ("name: lab", "name: ../lab", "name: String should match pattern"),
+        ("name: lab", "name: ../lab", "name: must be letters a to z, digits"),
         ("name: lab\n", "", "name: Field required"),
         ("requests: 6", "requests: '6'", "requests: Input should be a valid integer, not '6'"),
         ("requests: 6", "requests: 0", "requests: Input should be greater than or equal to 1, not 0"),
@@ -80,6 +80,7 @@ def test_the_least_a_scenario_says_and_what_it_means(write):
         ("{concurrency: 2}", "2", "load: must be a mapping of settings, not 2"),
         ("concurrency: 2", "replay: true", "load.replay needs a trace"),
         ("{name: bls, profile: synthetic}", "", "subjects: must not be empty"),
+        ("name: bls", "name: größe", "subjects.0.name: must be letters a to z, digits"),
         ("[{name: bls, profile: synthetic}]", "{name: bls}", "subjects: must be a list"),
         (", profile: synthetic", "", "subjects.0: give exactly one of profile"),
         (
@@ -100,6 +101,10 @@ def test_the_least_a_scenario_says_and_what_it_means(write):
 def test_what_is_wrong_is_refused_by_name(write, old: str, new: str, said: str):
     assert old in LEAST
     assert said in refusal(write(LEAST.replace(old, new)))
+
+
+def test_a_list_with_a_faulty_entry_is_not_called_empty(write):
+    assert "empty" not in refusal(write(LEAST.replace("name: bls", "nam: bls")))
 
 
 def test_all_faults_are_named_at_once(write):
