@@ -255,7 +255,11 @@ def read_run(path: Path) -> Run:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
-        raise RecordError(f"{path} is not a readable record of a run: {error}") from error
+        reason = str(error).split(":", 1)[-1].strip()
+        raise RecordError(
+            f"{path} is not a readable record of a run: {reason}\n"
+            "delete it, and the same sweep command measures that run again"
+        ) from error
     text = (table.schema.metadata or {}).get(_FACTS_KEY)
     if text is None:
         raise RecordError(f"{path} is a Parquet file, but not a record of a run")

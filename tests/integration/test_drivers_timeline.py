@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import signal
 import statistics
 import subprocess
 import sys
@@ -247,10 +248,14 @@ def test_hanging_up_is_neither_an_error_nor_a_success_and_frees_the_engine(
     wait_until(lambda: server.active() == 0, 5, "the engine has nothing left to do")
 
 
+def locust_command(server: LiveServer, folder: Path, *arguments: str) -> list[str]:
+    command = [sys.executable, "-m", "locust", "--locustfile", str(LOCUSTFILE), "--host", server.grpc]
+    return [*command, "--headless", "--only-summary", "--csv", str(folder / "seen"), *arguments]
+
+
 def locust_alone(server: LiveServer, folder: Path, *arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
     """Run the locustfile by itself for a while; return its status and the rows of its statistics by type."""
-    command = [sys.executable, "-m", "locust", "--locustfile", str(LOCUSTFILE), "--host", server.grpc]
-    command += ["--headless", "--users", "1", "--only-summary", "--csv", str(folder / "seen"), *arguments]
+    command = locust_command(server, folder, "--users", "1", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     with (folder / "seen_stats.csv").open(newline="") as file:
         return done.returncode, {row["Type"]: row for row in csv.DictReader(file)}
@@ -279,3 +284,18 @@ def test_the_locustfile_alone_counts_failures_by_code(server: LiveServer, tmp_pa
     assert rows["gRPC"]["Failure Count"] == rows["gRPC"]["Request Count"] != "0"
     with (tmp_path / "seen_failures.csv").open(newline="") as file:
         assert {row["Error"] for row in csv.DictReader(file)} == {"RequestFailed('MODEL_NOT_FOUND')"}
+
+
+def test_ctrl_c_ends_the_locustfile_with_its_summary(server: LiveServer, tmp_path: Path) -> None:
+    """Wherever it arrives: with four users reading, mostly inside the thread of one of them."""
+    command = locust_command(server, tmp_path, "--users", "4", "--spawn-rate", "4")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: server.active() > 0, 30, "requests run")
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert "Traceback" not in said
+    assert "Response time percentiles" in said

@@ -124,7 +124,10 @@ def _sides(arguments: Sequence[str], stated: Slos) -> tuple[_Side, _Side]:
     if len(arguments) != 2:
         raise ScenarioError("name two folders, DIR or DIR:SUBJECT, or one folder and two of its subjects")
     slos = promise_of(_split(arguments[0])[0], stated, None).slos
-    return _side(arguments[0], slos), _side(arguments[1], slos)
+    a, b = (_side(argument, slos) for argument in arguments)
+    if (a.folder.resolve(), a.subject) == (b.folder.resolve(), b.subject):
+        raise ScenarioError(f"A and B are both {a.subject} of {a.folder}: name two subjects or two folders")
+    return a, b
 
 
 def _split(argument: str) -> tuple[Path, str]:

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 # isort: off
 import locust  # first: it patches the standard library, which everything after it uses
+import gevent
 import grpc.experimental.gevent as grpc_gevent
 # isort: on
 
 import itertools
+import os
 import random
+import signal
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +54,12 @@ def _add_options(parser: Any) -> None:
     add("--answer-tokens", type=int, default=64, help="Exact length of each answer.")
     add("--cancel-after", type=float, default=0.0, help="Seconds after which to hang up; 0: never.")
     add("--answer-timeout", type=float, default=120.0, help="Seconds after which a request has failed.")
+
+
+@events.init.add_listener  # type: ignore[untyped-decorator]
+def _stop_on_ctrl_c(**_: Any) -> None:
+    """Let Ctrl-C stop as SIGTERM does; otherwise it ends whichever user's thread is running, and no more."""
+    gevent.signal_handler(signal.SIGINT, os.kill, os.getpid(), signal.SIGTERM)
 
 
 class NaiadUser(User):  # type: ignore[misc]  # Locust is not typed

@@ -151,6 +151,7 @@ def test_json_has_every_figure_at_every_point(sweep):
         (("{folder}", "{folder}:slow"), "several subjects: write {folder}:SUBJECT with one of fast, slow"),
         (("{folder}/absent", "{folder}"), "naiad bench sweep"),
         (("{folder}", "fast", "slow", "more"), "two folders"),
+        (("{folder}", "fast", "fast"), "A and B are both fast of {folder}"),
         (("{folder}", "--gate", "tokens_per_s"), "tokens_per_s:0.05"),
         (("{folder}", "--figure", "token_per_s"), "did you mean"),
     ],

@@ -191,8 +191,11 @@ def test_the_newest_run_is_the_one_written_last(folder: SweepFolder):
     assert newest.facts.position == 1
 
 
-def test_a_damaged_record_is_refused_by_name(folder: SweepFolder):
+def test_a_damaged_record_is_refused_by_name_and_measured_again_once_deleted(folder: SweepFolder):
     keep(folder)
-    (folder.path / "c1-i4-o2__a__000.parquet").write_bytes(b"PAR1 no longer")
-    with pytest.raises(RecordError, match=r"c1-i4-o2__a__000\.parquet is not a readable record"):
+    damaged = folder.path / "c1-i4-o2__a__000.parquet"
+    damaged.write_bytes(b"PAR1 no longer")
+    with pytest.raises(RecordError, match=r"c1-i4-o2__a__000\.parquet is not a readable .*\n.*delete it"):
         folder.runs()
+    damaged.unlink()
+    assert folder.runs() == []
