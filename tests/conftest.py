@@ -1,11 +1,15 @@
-"""For all tests: a signal finds a stack to be handled on."""
+"""For all tests: signals arrive, and find a stack to be handled on."""
 
 from __future__ import annotations
 
 import ctypes
+import signal
 from collections.abc import Iterator
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in a shell's background; children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SS_DISABLE = 2
 
