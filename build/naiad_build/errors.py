@@ -5,7 +5,14 @@ These never reach a caller of the server, so unlike `naiad.contract.errors` they
 
 from __future__ import annotations
 
-__all__ = ["BuildError", "ConversionError", "NotEnoughSpaceError", "SourceError", "UnsupportedModelError"]
+__all__ = [
+    "BuildError",
+    "ConversionError",
+    "NotEnoughSpaceError",
+    "PlanError",
+    "SourceError",
+    "UnsupportedModelError",
+]
 
 
 class BuildError(Exception):
@@ -26,3 +33,7 @@ class UnsupportedModelError(BuildError):
 
 class ConversionError(BuildError):
     """The converter failed, or what it made does not answer sensibly."""
+
+
+class PlanError(BuildError):
+    """What was planned cannot be: the machine or the model lacks something, which is named."""

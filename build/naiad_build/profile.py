@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from naiad.contract import MODELS
 from naiad.contract.errors import InvalidArgument
 from naiad.settings.parameters import Parameters
+from naiad_build.plan.machines import GPUS
+from naiad_build.plan.precisions import KV_BYTES, PRECISIONS
 
-__all__ = ["PROFILES_FOLDER", "Instances", "Profile", "load_profile"]
+__all__ = ["PROFILES_FOLDER", "EngineBuild", "Instances", "Machine", "Profile", "load_profile"]
 
 PROFILES_FOLDER = Path(__file__).resolve().parents[1] / "profiles"
 
@@ -26,6 +29,65 @@ class Instances(BaseModel):
     tensorrt_llm_bls: int = Field(default=1, ge=1)
 
 
+class Machine(BaseModel):
+    """The GPUs of one server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpu: str
+    count: int = Field(default=1, ge=1, le=64)
+
+    @field_validator("gpu")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return _one_of(value, GPUS)
+
+
+class EngineBuild(BaseModel):
+    """What a TensorRT-LLM engine is built for.
+
+    Attributes:
+        precision: of the layers' matrices, in TensorRT-LLM's names (`qformat`).
+        kv_precision: of the KV cache.
+        max_batch_size: sequences at once.
+        max_input_len: tokens of a prompt.
+        max_seq_len: tokens of prompt and answer together.
+        max_num_tokens: tokens of one step.
+        tensor_parallel: parts every matrix is cut into; by default as many as the GPUs and the model allow.
+        flags: more of `trtllm-build`'s own, without the dashes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    precision: str
+    kv_precision: str = "float16"
+    max_batch_size: int = Field(ge=1)
+    max_input_len: int = Field(ge=1)
+    max_seq_len: int = Field(ge=2)
+    max_num_tokens: int = Field(default=8192, ge=1)
+    tensor_parallel: int | None = Field(default=None, ge=1)
+    flags: dict[str, str | int | float | bool] = {}
+
+    @field_validator("precision")
+    @classmethod
+    def _known_precision(cls, value: str) -> str:
+        return _one_of(value, PRECISIONS)
+
+    @field_validator("kv_precision")
+    @classmethod
+    def _known_kv_precision(cls, value: str) -> str:
+        return _one_of(value, KV_BYTES)
+
+    @model_validator(mode="after")
+    def _room_for_an_answer(self) -> EngineBuild:
+        if self.max_seq_len <= self.max_input_len:
+            raise ValueError(
+                f"max_seq_len is prompt and answer together, so it must be above max_input_len "
+                f"{self.max_input_len}, not {self.max_seq_len}"
+            )
+        return self
+
+
 class Profile(BaseModel):
     """How the models of one deployment differ from another's.
 
@@ -38,7 +100,9 @@ class Profile(BaseModel):
         max_queue_delay_microseconds: how long the engine's and tokenizers' batchers wait for more requests.
         max_queue_size: of Triton's own queue in front of engine and tokenizers; 0 is unlimited.
         instances: processes of the stateless models.
-        hourly_price_usd: of the machine this profile is meant for; only costs of measurements use it.
+        hourly_price_usd: of the machine this profile is meant for, all its GPUs together.
+        machine: its GPUs; none for an engine on the CPU.
+        engine: what the engine is built for; stated with `machine`.
         parameters: model name -> parameter -> value, over the contract's defaults.
     """
 
@@ -53,6 +117,8 @@ class Profile(BaseModel):
     max_queue_size: int = Field(default=0, ge=0)
     instances: Instances = Instances()
     hourly_price_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    machine: Machine | None = None
+    engine: EngineBuild | None = None
     parameters: dict[str, dict[str, str]] = {}
 
     @field_validator("parameters", mode="before")
@@ -80,6 +146,12 @@ class Profile(BaseModel):
             except InvalidArgument as error:
                 raise ValueError(error.message) from None
         return value
+
+
+def _one_of(value: str, known: Collection[str]) -> str:
+    if value not in known:
+        raise ValueError(f"{value!r} is none of {', '.join(known)}")
+    return value
 
 
 def _text(scalar: object) -> object:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from naiad_build.cli import app
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What `naiad build` can be told to do, a file a subject."""

