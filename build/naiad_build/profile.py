@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from naiad.contract import MODELS
+from naiad.contract import MODELS, DataType
 from naiad.contract.errors import InvalidArgument
 from naiad.settings.parameters import Parameters
 from naiad_build.plan.machines import GPUS
 from naiad_build.plan.precisions import KV_BYTES, PRECISIONS
+from naiad_build.tensorrt_llm.schema import check_build_flags, check_llm_args, check_parameters
 
-__all__ = ["PROFILES_FOLDER", "EngineBuild", "Instances", "Machine", "Profile", "load_profile"]
+__all__ = [
+    "PROFILES_FOLDER",
+    "EngineBuild",
+    "Instances",
+    "Machine",
+    "Profile",
+    "known_profiles",
+    "load_profile",
+    "profile_path",
+]
 
 PROFILES_FOLDER = Path(__file__).resolve().parents[1] / "profiles"
 
@@ -55,6 +67,7 @@ class EngineBuild(BaseModel):
         max_num_tokens: tokens of one step.
         tensor_parallel: parts every matrix is cut into; by default as many as the GPUs and the model allow.
         flags: more of `trtllm-build`'s own, without the dashes.
+        llm_args: more of `tensorrt_llm.LLM`'s own, for profiles of the LLM API.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,7 +79,8 @@ class EngineBuild(BaseModel):
     max_seq_len: int = Field(ge=2)
     max_num_tokens: int = Field(default=8192, ge=1)
     tensor_parallel: int | None = Field(default=None, ge=1)
-    flags: dict[str, str | int | float | bool] = {}
+    flags: dict[str, bool | int | float | str] = {}
+    llm_args: dict[str, Any] = {}
 
     @field_validator("precision")
     @classmethod
@@ -77,6 +91,23 @@ class EngineBuild(BaseModel):
     @classmethod
     def _known_kv_precision(cls, value: str) -> str:
         return _one_of(value, KV_BYTES)
+
+    @field_validator("flags")
+    @classmethod
+    def _known_flags(cls, value: dict[str, bool | int | float | str]) -> dict[str, bool | int | float | str]:
+        own = [name for name in value if name in cls.model_fields]
+        if own:
+            raise ValueError(f"{own[0]} is a setting beside `flags`, not one of them")
+        with _as_value_error():
+            check_build_flags(value)
+        return value
+
+    @field_validator("llm_args")
+    @classmethod
+    def _known_llm_args(cls, value: dict[str, Any]) -> dict[str, Any]:
+        with _as_value_error():
+            check_llm_args(value)
+        return value
 
     @model_validator(mode="after")
     def _room_for_an_answer(self) -> EngineBuild:
@@ -95,14 +126,17 @@ class Profile(BaseModel):
         name: file name without its ending; names `configs/<name>.pbtxt`.
         summary: one line.
         decoupled: many responses a request (streaming), or exactly one.
+        backend: of `tensorrt_llm`: Naiad's own Python engines, or NVIDIA's C++ `tensorrtllm`.
         max_batch_size: of every model.
         model_directory: prepared model; relative paths start at the folder that holds the model repository.
+        engine_directory: TensorRT-LLM's engine, where that is not in the prepared model.
         max_queue_delay_microseconds: how long the engine's and tokenizers' batchers wait for more requests.
         max_queue_size: of Triton's own queue in front of engine and tokenizers; 0 is unlimited.
         instances: processes of the stateless models.
         hourly_price_usd: of the machine this profile is meant for, all its GPUs together.
         machine: its GPUs; none for an engine on the CPU.
         engine: what the engine is built for; stated with `machine`.
+        datatypes: template variable -> dtype, for tensors whose dtype a variable chooses (`logits_datatype`).
         parameters: model name -> parameter -> value, over the contract's defaults.
     """
 
@@ -111,15 +145,25 @@ class Profile(BaseModel):
     name: str
     summary: str
     decoupled: bool
+    backend: Literal["python", "tensorrtllm"] = "python"
     max_batch_size: int = Field(default=64, ge=1)
     model_directory: str
+    engine_directory: str | None = None
     max_queue_delay_microseconds: int = Field(default=0, ge=0)
     max_queue_size: int = Field(default=0, ge=0)
     instances: Instances = Instances()
     hourly_price_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     machine: Machine | None = None
     engine: EngineBuild | None = None
+    datatypes: dict[str, str] = {}
     parameters: dict[str, dict[str, str]] = {}
+
+    @field_validator("datatypes")
+    @classmethod
+    def _known_datatypes(cls, value: dict[str, str]) -> dict[str, str]:
+        for dtype in value.values():
+            _one_of(dtype, [each.value for each in DataType])
+        return value
 
     @field_validator("parameters", mode="before")
     @classmethod
@@ -141,11 +185,18 @@ class Profile(BaseModel):
         for model, entries in value.items():
             if model not in specs:
                 raise ValueError(f"no model {model!r}; models are {', '.join(specs)}")
-            try:
+            with _as_value_error():
                 Parameters.of(specs[model], entries)
-            except InvalidArgument as error:
-                raise ValueError(error.message) from None
+                check_parameters(model, entries)
         return value
+
+
+@contextmanager
+def _as_value_error() -> Iterator[None]:
+    try:
+        yield
+    except InvalidArgument as error:
+        raise ValueError(error.message) from None
 
 
 def _one_of(value: str, known: Collection[str]) -> str:
@@ -158,6 +209,16 @@ def _text(scalar: object) -> object:
     if isinstance(scalar, bool):
         return str(scalar).lower()
     return str(scalar) if isinstance(scalar, int | float) else scalar
+
+
+def profile_path(name: str) -> Path:
+    """Return where a profile of ours stands."""
+    return PROFILES_FOLDER / f"{name}.yaml"
+
+
+def known_profiles() -> list[str]:
+    """Return the names of our profiles."""
+    return sorted(path.stem for path in PROFILES_FOLDER.glob("*.yaml"))
 
 
 def load_profile(path: Path) -> Profile:

@@ -15,6 +15,7 @@ from tritonclient.grpc import model_config_pb2
 
 from naiad.contract import MODELS, ModelSpec, TensorSpec
 from naiad.settings.profiles import DEFAULT_PROFILE
+from naiad_build.nvidia_backend import KEYS_THAT_MUST_EXIST, for_nvidias_backend
 from naiad_build.profile import Profile
 
 __all__ = ["model_config", "render", "render_all"]
@@ -26,17 +27,19 @@ _ALWAYS_SET = {"gpt_model_type": "inflight_fused_batching", "FORCE_CPU_ONLY_INPU
 
 def model_config(spec: ModelSpec, profile: Profile) -> Any:
     """Return Triton's `ModelConfig` message of one model under a profile."""
+    if profile.backend != "python":
+        spec = for_nvidias_backend(spec)
     config = model_config_pb2.ModelConfig(name=spec.name, max_batch_size=profile.max_batch_size)
     for tensor in spec.inputs:
-        _add_tensor(config.input, tensor)
+        _add_tensor(config.input, tensor, profile)
         config.input[-1].optional = tensor.optional
         config.input[-1].allow_ragged_batch = tensor.ragged
     for tensor in spec.outputs:
-        _add_tensor(config.output, tensor)
+        _add_tensor(config.output, tensor, profile)
     if spec.steps:
         _add_steps(config, spec)
         return config
-    config.backend = "python"
+    config.backend = profile.backend if spec.name == "tensorrt_llm" else "python"
     count = getattr(profile.instances, spec.name, 1)
     config.instance_group.add(count=count, kind=model_config_pb2.ModelInstanceGroup.KIND_CPU)
     if spec.name in ("tensorrt_llm", "tensorrt_llm_bls"):
@@ -51,8 +54,9 @@ def model_config(spec: ModelSpec, profile: Profile) -> Any:
     return config
 
 
-def _add_tensor(tensors: Any, spec: TensorSpec) -> None:
-    tensor = tensors.add(name=spec.name, data_type=model_config_pb2.DataType.Value(spec.dtype.value))
+def _add_tensor(tensors: Any, spec: TensorSpec, profile: Profile) -> None:
+    dtype = profile.datatypes.get(spec.variable or "", spec.dtype.value)
+    tensor = tensors.add(name=spec.name, data_type=model_config_pb2.DataType.Value(dtype))
     tensor.dims.extend(spec.dims)
     if spec.scalar:
         tensor.reshape.SetInParent()
@@ -71,10 +75,22 @@ def _add_parameters(config: Any, spec: ModelSpec, profile: Profile) -> None:
     for parameter in spec.parameters:
         value = given.get(parameter.name)
         if value is None and parameter.name in _DIRECTORY_KEYS and _reads_directory(spec, parameter.name):
-            value = profile.model_directory
+            value = _directory(profile, parameter.name)
+        if value is None and parameter.name == "tensorrt_llm_backend":
+            value = profile.backend
         if value is None:
             value = _ALWAYS_SET.get(parameter.name, parameter.default or "")
-        config.parameters[parameter.name].string_value = value
+        if value or not _is_nvidias(spec, profile) or parameter.name in KEYS_THAT_MUST_EXIST:
+            config.parameters[parameter.name].string_value = value
+
+
+def _is_nvidias(spec: ModelSpec, profile: Profile) -> bool:
+    return spec.name == "tensorrt_llm" and profile.backend == "tensorrtllm"
+
+
+def _directory(profile: Profile, key: str) -> str:
+    engine = profile.engine_directory if key == "gpt_model_path" else None
+    return engine or profile.model_directory
 
 
 def _reads_directory(spec: ModelSpec, key: str) -> bool:
@@ -82,19 +98,20 @@ def _reads_directory(spec: ModelSpec, key: str) -> bool:
     return (spec.name == "tensorrt_llm") == (key == "gpt_model_path")
 
 
-def render(spec: ModelSpec, profile: Profile) -> str:
-    """Return the configuration's text."""
+def render(spec: ModelSpec, profile: Profile, origin: str | None = None) -> str:
+    """Return the configuration's text; `origin` says by what, if not from a profile's file."""
+    origin = origin or f"`naiad build render` from build/profiles/{profile.name}.yaml"
     header = f"# {spec.summary}. Profile {profile.name}: {profile.summary}.\n"
-    source = f"# Rendered by `naiad build render` from build/profiles/{profile.name}.yaml; do not edit.\n\n"
+    source = f"# Rendered by {origin}; do not edit.\n\n"
     return header + source + text_format.MessageToString(model_config(spec, profile))
 
 
-def render_all(profiles: Iterable[Profile]) -> dict[str, str]:
-    """Return path below the model repository -> text, for every model and profile."""
+def render_all(profiles: Iterable[Profile], origin: str | None = None) -> dict[str, str]:
+    """Return path below the model repository -> text, for every model and profile; see `render`."""
     files = {}
     for profile in profiles:
         for spec in MODELS:
             default = profile.name == DEFAULT_PROFILE
             name = "config.pbtxt" if default else f"configs/{profile.name}.pbtxt"
-            files[f"{spec.name}/{name}"] = render(spec, profile)
+            files[f"{spec.name}/{name}"] = render(spec, profile, origin)
     return files

@@ -7,15 +7,14 @@ ensemble's max_tokens, because Triton 2.51 ends an ensemble that lacks a require
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from naiad.contract import MODELS, ModelSpec, TensorSpec
+from naiad_build.tensorrt_llm.schema import schema
 
-SCHEMA = json.loads((Path(__file__).parent / "trtllm_schema.json").read_text(encoding="utf-8"))
+SCHEMA = schema()
 UPSTREAM_NAMES = {"tensorrt_llm": "triton_tensorrt_llm"}
 OPTIONAL_HERE = {
     ("preprocessing", "QUERY"), ("ensemble", "text_input"), ("tensorrt_llm_bls", "text_input"),

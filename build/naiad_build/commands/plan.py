@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,14 +14,14 @@ from rich.table import Table
 
 from naiad_build.commands.terminal import errors, explained, output
 from naiad_build.errors import PlanError
-from naiad_build.plan.architecture import read_architecture
-from naiad_build.plan.deployment import Deployment, Load, Split, split_over
+from naiad_build.plan.deployment import Deployment
 from naiad_build.plan.machines import GPUS
 from naiad_build.plan.memory import KV_FRACTION, kv_bytes_per_token
 from naiad_build.plan.planner import Plan, make_plan
 from naiad_build.plan.precisions import KV_BYTES, PRECISIONS
 from naiad_build.plan.roofline import REACHED, cost_per_million_tokens
-from naiad_build.profile import PROFILES_FOLDER, EngineBuild, Machine, Profile, load_profile
+from naiad_build.profile import Profile, load_profile, profile_path
+from naiad_build.profile_plan import deployment_of
 
 __all__ = ["plan"]
 
@@ -66,11 +67,18 @@ def plan(
     Exit status: 0 it fits; 1 it does not, and what is nearest is said; or something is wrong.
     """
     with explained():
-        stated = load_profile(PROFILES_FOLDER / f"{profile}.yaml")
-        machine, engine = _sections(stated, gpu, gpus, precision, kv_precision)
-        deployment = _deployment(checkpoint, machine, engine, batch, input_tokens, output_tokens)
-        made = make_plan(deployment)
-    same_machine = machine == stated.machine
+        stated = load_profile(profile_path(profile))
+        changed = _changed(
+            stated,
+            machine={"gpu": gpu, "count": gpus},
+            engine={"precision": precision, "kv_precision": kv_precision, "max_batch_size": batch},
+        )
+        deployment, _ = deployment_of(checkpoint.expanduser(), changed)
+        load = deployment.load
+        lengths = (input_tokens or load.input_tokens, output_tokens or load.output_tokens)
+        load = replace(load, input_tokens=lengths[0], output_tokens=lengths[1])
+        made = make_plan(replace(deployment, load=load))
+    same_machine = changed.machine == stated.machine
     price = hourly_price if hourly_price is not None else stated.hourly_price_usd if same_machine else None
     if json_output:
         typer.echo(json.dumps(_as_json(made, price), allow_nan=False))
@@ -81,55 +89,20 @@ def plan(
         raise typer.Exit(1)
 
 
-def _sections(
-    profile: Profile, gpu: str | None, gpus: int | None, precision: str | None, kv_precision: str | None
-) -> tuple[Machine, EngineBuild]:
-    """Return the profile's machine and engine with what was said on top."""
-    if profile.machine is None or profile.engine is None:
-        known = sorted(path.stem for path in PROFILES_FOLDER.glob("*.yaml"))
-        able = [name for name in known if load_profile(PROFILES_FOLDER / f"{name}.yaml").machine]
-        raise PlanError(f"profile {profile.name} names no GPU to plan for; these do: {', '.join(able)}")
-    machine = {"gpu": gpu or profile.machine.gpu, "count": gpus or profile.machine.count}
-    engine = profile.engine.model_dump()
-    if machine["count"] != profile.machine.count:
-        engine["tensor_parallel"] = None
-    engine["precision"] = precision or engine["precision"]
-    engine["kv_precision"] = kv_precision or engine["kv_precision"]
+def _changed(profile: Profile, **sections: dict[str, Any]) -> Profile:
+    """Return the profile with what was said on top of its sections."""
+    content = profile.model_dump()
+    for section, values in sections.items():
+        if content[section] is not None:
+            content[section] |= {key: value for key, value in values.items() if value is not None}
+    if profile.machine is not None and content["machine"]["count"] != profile.machine.count:
+        content["engine"]["tensor_parallel"] = None
     try:
-        return Machine.model_validate(machine), EngineBuild.model_validate(engine)
+        return Profile.model_validate(content)
     except ValidationError as error:
         fault = error.errors()[0]
-        option = {"gpu": "--gpu", "precision": "--precision", "kv_precision": "--kv-precision"}
-        said = str(fault["msg"]).removeprefix("Value error, ")
-        raise PlanError(f"{option[str(fault['loc'][0])]}: {said}") from None
-
-
-def _deployment(
-    checkpoint: Path,
-    machine: Machine,
-    engine: EngineBuild,
-    batch: int | None,
-    input_tokens: int | None,
-    output_tokens: int | None,
-) -> Deployment:
-    architecture = read_architecture(checkpoint.expanduser())
-    if engine.tensor_parallel is None:
-        split = split_over(architecture, machine.count)
-    else:
-        split = Split(engine.tensor_parallel, machine.count // engine.tensor_parallel)
-    return Deployment(
-        architecture=architecture,
-        gpu=GPUS[machine.gpu],
-        split=split,
-        precision=PRECISIONS[engine.precision],
-        kv_precision=engine.kv_precision,
-        load=Load(
-            batch=batch or engine.max_batch_size,
-            input_tokens=input_tokens or engine.max_input_len,
-            output_tokens=output_tokens or engine.max_seq_len - engine.max_input_len,
-            max_num_tokens=engine.max_num_tokens,
-        ),
-    )
+        option = str(fault["loc"][-1]).replace("_", "-")
+        raise PlanError(f"--{option}: {str(fault['msg']).removeprefix('Value error, ')}") from None
 
 
 def _table(made: Plan, price: float | None) -> Table:
@@ -154,7 +127,8 @@ def _memory_rows(made: Plan) -> Iterator[tuple[str, str, str]]:
     share = f"{KV_FRACTION:.0%} of what is left of {_gib(memory.total)}"
     yield "KV cache", _gib(max(memory.kv_available, 0)), share
     per_token = f"{kv_bytes_per_token(deployment):,} B each in {deployment.kv_precision}"
-    yield "  holds", f"{memory.kv_tokens:,}", f"tokens; {per_token}, on all GPUs together"
+    together = ", on all GPUs together" if deployment.split.gpus > 1 else ""
+    yield "  holds", f"{memory.kv_tokens:,}", f"tokens; {per_token}{together}"
     sequences = f"{load.batch:,} sequences of {load.input_tokens:,} + {load.output_tokens:,} tokens"
     yield "  needed", _gib(memory.kv_needed), sequences
     yield "", "[green]fits[/green]" if made.fits else "[red]does not fit[/red]", ""

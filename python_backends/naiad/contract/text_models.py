@@ -187,6 +187,12 @@ _TENSORRT_LLM_BLS_PARAMETERS = (
         "engine alone",
         True,
     ),
+    ParameterSpec(
+        "tensorrt_llm_backend",
+        "python",
+        "backend of the engine model; tensorrtllm, NVIDIA's own, has no finish_reason and no token channel",
+        True,
+    ),
     ParameterSpec("first_token_timeout_ms", "120000", "longest wait for the first token", True),
     ParameterSpec("idle_timeout_ms", "20000", "longest silence between tokens before ENGINE_STALLED", True),
     ParameterSpec("default_timeout_ms", "600000", "deadline of a request that states none", True),

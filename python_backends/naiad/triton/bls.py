@@ -37,10 +37,16 @@ _KEPT_S = 10.0
 
 
 class EngineModel:
-    """The engine model, by name."""
+    """The engine model.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: of the Triton model.
+        own: it is one of Naiad's engines, which knows token channels and tells errors in band.
+    """
+
+    def __init__(self, name: str, *, own: bool = True) -> None:
         self._name = name
+        self._own = own
         self._ended: deque[tuple[float, Any]] = deque()
         self._lock = threading.Lock()
 
@@ -59,13 +65,14 @@ class EngineModel:
         Raises:
             NaiadError: the model's own error, or EngineUnavailable when it cannot be called.
         """
+        parameters = {ERRORS_IN_BAND: True, **({CHANNEL_ADDRESS: token_channel} if token_channel else {})}
         request = pb_utils.InferenceRequest(
             model_name=self._name,
             inputs=[make_tensor(name, array) for name, array in tensors.items()],
             requested_output_names=list(requested),
             request_id=request_id,
             timeout=timeout_us,
-            parameters={ERRORS_IN_BAND: True, **({CHANNEL_ADDRESS: token_channel} if token_channel else {})},
+            parameters=parameters if self._own else {},
         )
         try:
             responses = request.exec(decoupled=True)

@@ -49,7 +49,8 @@ class TextHost:
         parameters = self._config.parameters
         self._tokenizer = load_tokenizer(self._config)
         self._accumulate = parameters.flag("accumulate_tokens")
-        self._engine = EngineModel(parameters.text("tensorrt_llm_model_name"))
+        self._own_engine = parameters.choice("tensorrt_llm_backend", "python", "tensorrtllm") == "python"
+        self._engine = EngineModel(parameters.text("tensorrt_llm_model_name"), own=self._own_engine)
         self._default_timeout_s = parameters.milliseconds("default_timeout_ms")
         self._max_live = parameters.integer("max_live_requests", minimum=1)
         self._live = 0
@@ -135,7 +136,11 @@ class TextHost:
         tensors = dict(row.engine_inputs)
         tensors["streaming"] = np.array([[self._config.decoupled]])
         responses = self._engine.generate(
-            tensors, _engine_outputs(row), call.engine_id, round(remaining_s * 1e6), self._tokens.address
+            tensors,
+            _engine_outputs(row, own_engine=self._own_engine),
+            call.engine_id,
+            round(remaining_s * 1e6),
+            self._tokens.address,
         )
         for response in responses:
             if through_channel(response):
@@ -163,8 +168,10 @@ class TextHost:
         )  # fmt: skip
 
 
-def _engine_outputs(row: TextRow) -> tuple[str, ...]:
-    names = ["output_ids", "sequence_length", "finish_reason"]
+def _engine_outputs(row: TextRow, *, own_engine: bool) -> tuple[str, ...]:
+    names = ["output_ids", "sequence_length"]
+    if own_engine:
+        names.append("finish_reason")
     if row.sequences > 1:
         names.append("sequence_index")
     if row.log_probs:

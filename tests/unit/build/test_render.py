@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +20,9 @@ from naiad.contract import (
 from naiad.settings.profiles import DEFAULT_PROFILE
 from naiad_build.profile import Instances, Profile
 from naiad_build.render import model_config, render, render_all
+from naiad_build.tensorrt_llm.schema import schema
 
-SCHEMA = json.loads(
-    (Path(__file__).parents[2] / "contract" / "trtllm_schema.json").read_text(encoding="utf-8")
-)
+SCHEMA = schema()
 PYTHON_MODELS = [spec for spec in MODELS if not spec.steps]
 
 by_model = pytest.mark.parametrize("spec", MODELS, ids=[spec.name for spec in MODELS])
