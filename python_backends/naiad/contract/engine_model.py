@@ -185,7 +185,15 @@ _PARAMETERS = (
     ParameterSpec("xgrammar_tokenizer_info_path", "", "tokenizer info for xgrammar"),
     ParameterSpec("recv_poll_period_ms", "0", "orchestrator receive poll"),
     # What the Python engines need beyond NVIDIA's keys.
-    ParameterSpec("engine", "openvino", "which Python engine runs: openvino or synthetic", True),
+    ParameterSpec(
+        "engine",
+        "openvino",
+        "which Python engine runs: openvino, llmapi (TensorRT-LLM's LLM API) or synthetic",
+        True,
+    ),
+    ParameterSpec(
+        "llm_api_options", "", "llmapi engine: YAML of more settings, from `naiad build engine`", True
+    ),
     ParameterSpec(
         "max_waiting_requests", "1024", "bound of the engine's waiting queue; more are refused", True
     ),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from naiad.contract import TENSORRT_LLM
 from naiad.contract.errors import InvalidArgument
 from naiad.engines import Engine, EngineLimits, EngineObserver, StepLoop
 from naiad.engines.stepper import Stepper
-from naiad.settings.model_directory import ModelDirectory, resolve_model_directory
+from naiad.settings.model_directory import ModelDirectory, repository_path, resolve_model_directory
 from naiad.settings.parameters import Parameters
 
 __all__ = ["make_engine", "make_stepper"]
@@ -21,6 +22,9 @@ _GPU_ONLY = {
     "lookahead_ngram_size", "lookahead_verification_set_size", "medusa_choices", "eagle_choices",
     "guided_decoding_backend", "xgrammar_tokenizer_info_path",
 }  # fmt: skip
+_LLM_API_TOO = {"kv_cache_free_gpu_mem_fraction"}
+_CPU_ONLY = {"kv_cache_precision", "dynamic_quantization"}
+_DEFAULTS = {parameter.name: parameter.default or "" for parameter in TENSORRT_LLM.parameters}
 
 
 def make_stepper(parameters: Parameters, model_folder: str, *, in_process: bool = False) -> Stepper:
@@ -28,16 +32,17 @@ def make_stepper(parameters: Parameters, model_folder: str, *, in_process: bool 
 
     `in_process` runs OpenVINO in this process instead of one of its own.
     """
-    for name in sorted(_GPU_ONLY):
-        if parameters.text(name):
-            raise InvalidArgument(
-                f"parameter {name} has no meaning for the {parameters.text('engine')} engine"
-            )
+    engine = parameters.choice("engine", "openvino", "llmapi", "synthetic")
+    others = (_GPU_ONLY - _LLM_API_TOO) | _CPU_ONLY if engine == "llmapi" else _GPU_ONLY | {"llm_api_options"}
+    for name in sorted(others):
+        if parameters.text(name) != _DEFAULTS[name]:
+            raise InvalidArgument(f"parameter {name} has no meaning for the {engine} engine")
     if parameters.integer("max_beam_width", minimum=1) > 1:
         raise InvalidArgument("parameter max_beam_width must be 1: this engine has no beam search")
     parameters.choice("gpt_model_type", "inflight_fused_batching", "inflight_batching")
-    engine = parameters.choice("engine", "openvino", "synthetic")
     directory = ModelDirectory.load(resolve_model_directory(parameters.text("gpt_model_path"), model_folder))
+    if engine == "llmapi":
+        return _llmapi(parameters, directory, model_folder)
     kv_tokens = parameters.optional_integer("max_tokens_in_paged_kv_cache", minimum=64) or DEFAULT_KV_TOKENS
     limits = EngineLimits(
         vocab_size=directory.vocab_size,
@@ -65,7 +70,7 @@ def make_engine(
         after_turn: is called after every step (see `StepLoop`).
 
     Raises:
-        InvalidArgument: a parameter is wrong or has no meaning for a CPU engine; it is named.
+        InvalidArgument: a parameter is wrong or has no meaning for the engine; it is named.
     """
     return StepLoop(
         make_stepper(parameters, model_folder),
@@ -98,6 +103,36 @@ def _openvino(parameters: Parameters, directory: Path, limits: EngineLimits, in_
     from naiad.engines.worker import WorkerStepper
 
     return WorkerStepper(settings, limits)
+
+
+def _llmapi(parameters: Parameters, directory: ModelDirectory, model_folder: str) -> Stepper:
+    from naiad.engines.llmapi import LlmApiStepper
+    from naiad.engines.llmapi_settings import LlmApiSettings, merged_options, read_options
+
+    cache: dict[str, object] = {"enable_block_reuse": parameters.flag("enable_kv_cache_reuse")}
+    kv_tokens = parameters.optional_integer("max_tokens_in_paged_kv_cache", minimum=64)
+    if kv_tokens is not None:
+        cache["max_tokens"] = kv_tokens
+    if parameters.text("kv_cache_free_gpu_mem_fraction"):
+        cache["free_gpu_memory_fraction"] = parameters.number("kv_cache_free_gpu_mem_fraction")
+    policy = parameters.choice("batch_scheduler_policy", "guaranteed_no_evict", "max_utilization")
+    stated = {
+        "max_batch_size": parameters.integer("max_num_sequences", minimum=1),
+        "max_num_tokens": parameters.integer("max_num_tokens", minimum=1),
+        "enable_chunked_prefill": parameters.flag("enable_chunked_context"),
+        "kv_cache_config": cache,
+        "scheduler_config": {"capacity_scheduler_policy": policy.upper()},
+    }
+    file = parameters.text("llm_api_options")
+    options = merged_options(stated, read_options(repository_path(file, model_folder)) if file else {})
+    context = min(directory.context_length, options.get("max_seq_len") or directory.context_length)
+    limits = EngineLimits(
+        vocab_size=directory.vocab_size,
+        max_seq_len=context,
+        kv_capacity_tokens=kv_tokens or context,
+        end_ids=frozenset(directory.eos_ids),
+    )
+    return LlmApiStepper(LlmApiSettings(directory.path, options), limits)
 
 
 def _synthetic(parameters: Parameters, directory: Path, limits: EngineLimits) -> Stepper:

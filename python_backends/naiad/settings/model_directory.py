@@ -26,6 +26,7 @@ __all__ = [
     "ModelDirectory",
     "ModelManifest",
     "read_manifest",
+    "repository_path",
     "resolve_model_directory",
 ]
 
@@ -174,16 +175,18 @@ def resolve_model_directory(
         raise InvalidArgument(
             f"no model directory is named: set the model's parameter or {MODEL_DIRECTORY_VARIABLE}"
         )
-    path = Path(chosen).expanduser()
-    if not path.is_absolute():
-        # An override comes from a shell, so it is relative to where the server was started.
-        inside_triton = model_repository is not None and not override
-        root = Path(model_repository or ".").absolute().parent.parent if inside_triton else Path.cwd()
-        path = root / path
+    # An override comes from a shell, so it is relative to where the server was started.
+    path = repository_path(chosen, None if override else model_repository)
     if not path.is_dir():
         origin = f"{MODEL_DIRECTORY_VARIABLE}={chosen}" if override else f"`{chosen}`"
         raise InvalidArgument(f"no prepared model at {path} (from {origin}): {_ADVICE}")
     return path.resolve()
+
+
+def repository_path(value: str, model_repository: str | None) -> Path:
+    """Return the path that a model's parameter means; see `resolve_model_directory`."""
+    root = Path.cwd() if model_repository is None else Path(model_repository).absolute().parent.parent
+    return root / Path(value).expanduser()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from naiad.contract.generation import FinishReason, GenerationRequest, SamplingP
 from naiad.engines import Engine, NullObserver
 from naiad.serving.engine_factory import make_engine
 from naiad.settings.parameters import Parameters
+from tests.harness import tensorrt_llm_double
 from tests.harness.recording_sink import RecordingSink
 from tests.harness.tiny_model import CONTEXT, END, OTHER_END
 
@@ -73,6 +74,7 @@ def test_a_wrong_value_is_refused_by_name(model_directory: Path, engine: str, na
         ("guided_decoding_backend", "xgrammar"),
         ("lora_prefetch_dir", "/x"),
         ("kv_cache_free_gpu_mem_fraction", "0.5"),
+        ("llm_api_options", "/x"),
     ],
 )
 def test_a_parameter_for_gpus_is_refused_by_name(model_directory: Path, name: str, value: str) -> None:
@@ -100,3 +102,44 @@ def test_a_parameter_for_gpus_is_refused_by_name(model_directory: Path, name: st
 def test_a_wrong_value_refuses_the_load(model_directory: Path, name: str, value: str) -> None:
     with pytest.raises(InvalidArgument, match="no prepared model" if name == "gpt_model_path" else name):
         made(model_directory, **{name: value})
+
+
+def llm_api(model_directory: Path, **changes: str) -> Engine:
+    return made(model_directory, engine="llmapi", max_num_sequences="4", max_num_tokens="8192", **changes)
+
+
+def test_the_llm_api_is_told_what_the_parameters_and_its_file_say(
+    model_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensorrt_llm_double.install(monkeypatch)
+    file = tmp_path / "llm_api.yaml"
+    file.write_text("{max_seq_len: 256, kv_cache_config: {dtype: fp8}}", encoding="utf-8")
+    engine = llm_api(
+        model_directory, llm_api_options=str(file), kv_cache_free_gpu_mem_fraction="0.8", stream_interval="2"
+    )
+    try:
+        assert engine.limits.max_seq_len == 256
+        (llm,) = tensorrt_llm_double.LLM.made
+        assert llm.options == {
+            "max_batch_size": 4,
+            "max_num_tokens": 8192,
+            "max_seq_len": 256,
+            "enable_chunked_prefill": False,
+            "kv_cache_config": {"dtype": "fp8", "enable_block_reuse": True, "free_gpu_memory_fraction": 0.8},
+            "scheduler_config": {"capacity_scheduler_policy": "GUARANTEED_NO_EVICT"},
+        }
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("kv_cache_precision", "u8"), ("dynamic_quantization", "false"), ("decoding_mode", "medusa")],
+)
+def test_a_parameter_of_other_engines_is_refused_by_the_llm_api(
+    model_directory: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    tensorrt_llm_double.install(monkeypatch)
+    with pytest.raises(InvalidArgument, match=f"parameter {name} has no meaning for the llmapi engine"):
+        llm_api(model_directory, **{name: value})
+    assert not tensorrt_llm_double.LLM.made
