@@ -22,6 +22,8 @@ _NOISE = re.compile(
     r"|unable to create stream for .*CUDA driver|no pinned memory pool, falling back"
 )
 _LEVEL = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ \d+ \S+\] ?(.*)$")
+# Where in a model's Python an error was raised: for the file, not for the console.
+_TRACE = re.compile(r"(?:\\n)+At:(?:\\n  [^\"\\]*)+(?:\\n)?")
 _log = logging.getLogger(__name__)
 
 
@@ -66,6 +68,7 @@ class OutputPump:
     def _look(self, line: str) -> None:
         found = _LEVEL.match(line)
         level, text = found.groups() if found else ("", line)
+        text = _TRACE.sub("", text)
         matters = level in ("E", "F", "W") and not _NOISE.search(text)
         if matters and level != "W":
             self._errors.append(text)

@@ -16,13 +16,19 @@ from naiad.contract.errors import InvalidArgument
 from naiad.server.config import ServeConfig
 from naiad.server.errors import PreflightError
 from naiad.server.shared_memory import SHARED_MEMORY
-from naiad.settings.model_directory import MODEL_DIRECTORY_VARIABLE, resolve_model_directory
+from naiad.settings.model_directory import (
+    MODEL_DIRECTORY_VARIABLE,
+    repository_path,
+    resolve_model_directory,
+)
 from naiad.settings.profiles import DEFAULT_PROFILE
 
 __all__ = ["check", "problems", "require_repository"]
 
+_CONTAINER_BACKENDS = Path("/opt/tritonserver/backends")
 _SHM_BYTES = 64 << 20
 _LOG_BYTES = 100 << 20
+_NVIDIAS_BACKEND = re.compile(r'^backend:\s*"tensorrtllm"', re.MULTILINE)
 _MODEL_DIRECTORY = re.compile(
     r'key:\s*"(?:gpt_model_path|tokenizer_dir)"\s*value\s*:?\s*\{\s*string_value:\s*"([^"$]+)"'
 )
@@ -105,7 +111,11 @@ def _model_directories(config: ServeConfig, environment: Mapping[str, str]) -> I
     for path in _model_configurations(config):
         # Triton's `args["model_repository"]`: the model's own folder.
         folder = path.parent.parent if path.parent.name == "configs" else path.parent
-        for value in _MODEL_DIRECTORY.findall(path.read_text(errors="replace")):
+        text = path.read_text(errors="replace")
+        if _NVIDIAS_BACKEND.search(text):
+            yield from _engine_directory(text, folder.absolute())
+            continue
+        for value in _MODEL_DIRECTORY.findall(text):
             try:
                 resolve_model_directory(value, str(folder.absolute()), environment)
             except InvalidArgument as error:
@@ -113,6 +123,23 @@ def _model_directories(config: ServeConfig, environment: Mapping[str, str]) -> I
                     seen.add(error.message)
                     what, _, remedy = error.message.partition(": ")
                     yield PreflightError(what, remedy or "prepare the model first (naiad build prepare)")
+
+
+def _engine_directory(configuration: str, model_folder: Path) -> Iterator[PreflightError]:
+    """Look for TensorRT-LLM's engine, and for the backend that runs it in the containers that have one."""
+    for value in _MODEL_DIRECTORY.findall(configuration):
+        path = repository_path(value, str(model_folder))
+        if not path.is_dir():
+            yield PreflightError(
+                f"no TensorRT-LLM engine at {path}",
+                "`naiad build engine CHECKPOINT --profile PROFILE` builds it, on the GPU that will serve it",
+            )
+    if not (_CONTAINER_BACKENDS / "tensorrtllm").is_dir():
+        yield PreflightError(
+            "this profile needs NVIDIA's tensorrtllm backend, and there is none here",
+            "run in NVIDIA's tritonserver container with TensorRT-LLM, tags 26.04 to 26.07 "
+            "(docs/operating.md), or choose a CPU profile: --profile cpu",
+        )
 
 
 def _model_configurations(config: ServeConfig) -> Iterator[Path]:

@@ -44,6 +44,15 @@ def test_the_console_gets_errors_and_warnings_without_the_noise_of_a_missing_gpu
     assert running.errors == ("\"failed to load 'slow'\"",)
 
 
+def test_a_models_traceback_is_for_the_file_alone(tmp_path: Path) -> None:
+    trace = r"\n\nAt:\n  /repository/a.py(39): read\n  /repository/b.py(7): initialize\n"
+    line = f'E1129 23:19:58.432459 6119 a.cc:1] "failed to load: parameter x is wrong{trace};"'
+    running, shown = pump(f"{line}\n", tmp_path / "a.log")
+    assert shown == ['"failed to load: parameter x is wrong;"']
+    assert running.errors == tuple(shown)
+    assert line in (tmp_path / "a.log").read_text()
+
+
 def test_verbose_shows_everything(tmp_path: Path) -> None:
     _, shown = pump(LINES, tmp_path / "a.log", verbose=True)
     assert shown == [*LINES.splitlines(), "END"]

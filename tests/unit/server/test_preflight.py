@@ -118,6 +118,22 @@ def test_a_model_directory_that_is_missing_is_named_with_what_makes_it(config: S
     assert "worker" not in problem
 
 
+def test_an_engine_of_nvidias_backend_is_looked_for_with_its_backend(
+    config: ServeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (config.model_repository / "engine" / "config.pbtxt").write_text(f'{ENGINE}\nbackend: "tensorrtllm"\n')
+    no_engine, no_backend = found(config)
+    assert "no TensorRT-LLM engine at" in no_engine
+    assert "naiad build engine" in no_engine
+    assert "needs NVIDIA's tensorrtllm backend" in no_backend
+    assert "26.04 to 26.07" in no_backend
+
+    (config.model_repository.parent / "models" / "default").mkdir(parents=True)
+    (tmp_path / "backends" / "tensorrtllm").mkdir(parents=True)
+    monkeypatch.setattr("naiad.server.preflight._CONTAINER_BACKENDS", tmp_path / "backends")
+    assert found(config) == []
+
+
 def test_the_profiles_own_configuration_decides_about_model_directories(config: ServeConfig) -> None:
     (config.model_repository / "engine" / "configs" / "fast.pbtxt").write_text(ENGINE)
     assert found(config) == []
