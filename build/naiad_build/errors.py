@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "BuildError",
     "ConversionError",
+    "InstallError",
     "NotEnoughSpaceError",
     "PlanError",
     "SourceError",
@@ -37,3 +38,7 @@ class ConversionError(BuildError):
 
 class PlanError(BuildError):
     """What was planned cannot be: the machine or the model lacks something, which is named."""
+
+
+class InstallError(BuildError):
+    """A tool could not be fetched or does not run here; nothing half-made is left behind."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from naiad_build.errors import InstallError
+
 __all__ = [
     "InstallError",
     "LoadAborted",
@@ -15,10 +17,6 @@ __all__ = [
 
 class PerfError(Exception):
     """Base of everything that stops a measurement."""
-
-
-class InstallError(PerfError):
-    """A measuring tool could not be fetched or does not run here; nothing half-made is left behind."""
 
 
 class RecordError(PerfError):

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from naiad_perf.display import print_line
-from naiad_perf.errors import PerfError, ScenarioError
+from naiad_perf.errors import InstallError, PerfError, ScenarioError
 
 __all__ = [
     "FAILED",
@@ -54,7 +54,7 @@ def troubles_end_it(*, otherwise: int = FAILED) -> Iterator[None]:
     """Print errors of measuring and exit: with `WRONG` for a wrong scenario or option, or `otherwise`."""
     try:
         yield
-    except PerfError as error:
+    except (PerfError, InstallError) as error:
         complain(error)
         raise typer.Exit(WRONG if isinstance(error, ScenarioError) else otherwise) from error
 

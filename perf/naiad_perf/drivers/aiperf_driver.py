@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+from naiad_build.tool_environment import ToolEnvironment
 from naiad_perf.drivers.aiperf_files import (
     RESPONSE_FIELD,
     HttpAnswer,
@@ -23,7 +24,6 @@ from naiad_perf.drivers.limits import longest_s, places
 from naiad_perf.errors import LoadError, UnsupportedLoad
 from naiad_perf.processes.tool_run import last_lines, run_tool
 from naiad_perf.records import RequestRecord
-from naiad_perf.tools.environment import ToolEnvironment
 from naiad_perf.workload.load import LoadTask, OpenLoop
 
 __all__ = ["AiperfDriver", "aiperf_environment", "records", "tool"]

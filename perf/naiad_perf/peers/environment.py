@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from naiad_build.tool_environment import ToolEnvironment
 from naiad_perf.errors import InstallError
-from naiad_perf.tools.environment import ToolEnvironment
 
 __all__ = ["PeersEnvironment", "peers_environment"]
 

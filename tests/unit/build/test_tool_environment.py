@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from naiad_build.errors import InstallError
+from naiad_build.tool_environment import ToolEnvironment
 from naiad_perf.drivers.aiperf_driver import tool
-from naiad_perf.errors import InstallError
-from naiad_perf.tools.environment import ToolEnvironment
 
 MINOR = sys.version_info.minor
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from naiad_perf.errors import InstallError
+from naiad_build.errors import InstallError
 
 __all__ = ["ToolEnvironment"]
 
@@ -66,7 +66,7 @@ class ToolEnvironment:
         if not first <= sys.version_info.minor < beyond:
             raise InstallError(
                 f"{self.name} runs on Python 3.{first} to 3.{beyond - 1}, and this is "
-                f"3.{sys.version_info.minor}: set Naiad up with one of those, or choose another driver"
+                f"3.{sys.version_info.minor}: set Naiad up with one of those, or use another tool"
             )
         try:
             self.home.parent.mkdir(parents=True, exist_ok=True)
