@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from naiad_build.commands.engine import engine
-from naiad_build.commands.models import prepare, show
+from naiad_build.commands.models import prepare, quantize, show
 from naiad_build.commands.plan import plan
 from naiad_build.commands.render import render
 
@@ -17,5 +17,5 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-for command in (plan, prepare, engine, show, render):
+for command in (plan, prepare, quantize, engine, show, render):
     app.command()(command)

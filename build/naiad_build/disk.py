@@ -1,4 +1,4 @@
-"""Free space, file digests and publishing by rename: what makes a build all or nothing on disk."""
+"""Free space and memory, file digests and publishing by rename: what makes a build all or nothing on disk."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from naiad_build.errors import BuildError, NotEnoughSpaceError
 
-__all__ = ["ensure_free_space", "publish", "sha256_of", "staging_directory"]
+__all__ = ["ensure_free_memory", "ensure_free_space", "publish", "sha256_of", "staging_directory"]
 
 _BLOCK = 1 << 20
 
@@ -24,6 +26,16 @@ def ensure_free_space(directory: Path, needed_bytes: int, purpose: str) -> None:
         raise NotEnoughSpaceError(
             f"{purpose} needs {needed_bytes / 1e6:,.0f} MB of free disk at {directory}, there are "
             f"{free / 1e6:,.0f} MB; free some, or choose another place with --artifacts"
+        )
+
+
+def ensure_free_memory(needed_bytes: float, purpose: str) -> None:
+    """Raise `NotEnoughSpaceError` when less than `needed_bytes` of memory is free for use."""
+    free = psutil.virtual_memory().available
+    if free < needed_bytes:
+        raise NotEnoughSpaceError(
+            f"{purpose} needs about {needed_bytes / 1e9:,.1f} GB of memory, there are {free / 1e9:,.1f} GB "
+            "free; end what takes it, or use a larger machine"
         )
 
 

@@ -19,7 +19,15 @@ from typing import Any
 from naiad_build.errors import ConversionError, UnsupportedModelError
 from naiad_build.gguf_weights import matrix_formats, write_gguf_as
 
-__all__ = ["IR_FILES", "TOKENIZER_IR_FILES", "Sample", "convert_gguf", "export_checkpoint", "sample"]
+__all__ = [
+    "IR_FILES",
+    "TOKENIZER_IR_FILES",
+    "Sample",
+    "convert_gguf",
+    "export_checkpoint",
+    "run_tool",
+    "sample",
+]
 
 IR_FILES = ("openvino_model.xml", "openvino_model.bin")
 TOKENIZER_IR_FILES = (
@@ -48,11 +56,17 @@ class Sample:
     text: str
 
 
-def convert_gguf(gguf: Path, directory: Path) -> str | None:
+def convert_gguf(gguf: Path, directory: Path, *, form: str | None = None) -> str | None:
     """Write the IR of `gguf` and of its tokenizer into `directory` (about 15 s for 135M parameters).
 
-    Matrices that OpenVINO would read inexactly, or not at all, are rewritten as `q8_0` first (see
-    `naiad_build.gguf_weights`); "q8_0" is returned then.
+    Args:
+        gguf: the file.
+        directory: where the IR goes.
+        form: ggml type that all matrices are rewritten as first. By default only those that OpenVINO would
+            read inexactly, or not at all, are: as `q8_0` (see `naiad_build.gguf_weights`).
+
+    Returns:
+        What was rewritten to, if anything.
 
     Raises:
         UnsupportedModelError: they cannot be rewritten.
@@ -62,7 +76,10 @@ def convert_gguf(gguf: Path, directory: Path) -> str | None:
     # OpenVINO writes beside the path it is given: a link makes that `directory` without copying the weights.
     source = directory / "source.gguf"
     try:
-        if matrix_formats(gguf).keys() <= _READ_EXACTLY:
+        if form is not None:
+            rewritten = form
+            write_gguf_as(gguf, form, source)
+        elif matrix_formats(gguf).keys() <= _READ_EXACTLY:
             source.symlink_to(gguf.resolve())
         else:
             rewritten = "q8_0"
@@ -104,8 +121,13 @@ def check_sample(answer: Sample, vocab_size: int) -> None:
         raise ConversionError(f"the built engine's answer is not readable text ({shown})")
 
 
-def export_checkpoint(checkpoint: Path, directory: Path) -> None:
-    """Export a safetensors checkpoint to IR (INT8 weights) with optimum-intel, if it is installed.
+def export_checkpoint(checkpoint: Path, directory: Path, *, weights: str = "int8") -> None:
+    """Export a safetensors checkpoint to IR with optimum-intel, if it is installed.
+
+    Args:
+        checkpoint: its folder.
+        directory: where the IR goes.
+        weights: optimum-intel's `--weight-format`.
 
     Raises:
         UnsupportedModelError: optimum-intel is not installed; the message is the recipe.
@@ -113,7 +135,7 @@ def export_checkpoint(checkpoint: Path, directory: Path) -> None:
     """
     command = [
         sys.executable, "-m", "optimum.commands.optimum_cli", "export", "openvino",
-        "--model", str(checkpoint), "--task", "text-generation-with-past", "--weight-format", "int8",
+        "--model", str(checkpoint), "--task", "text-generation-with-past", "--weight-format", weights,
         str(directory),
     ]  # fmt: skip
     if not _can_export():
@@ -125,10 +147,10 @@ def export_checkpoint(checkpoint: Path, directory: Path) -> None:
             "  pip install transformers==5.5.4 nncf==3.4.0 accelerate \\\n"
             "    openvino==2026.4.1 openvino-tokenizers==2026.4.1.0\n"
             "  pip install --no-deps optimum==2.3.0 optimum-intel==2.2.0\n"
-            f"  optimum-cli export openvino --model {checkpoint} --weight-format int8 IR_DIRECTORY\n"
+            f"  optimum-cli export openvino --model {checkpoint} --weight-format {weights} IR_DIRECTORY\n"
             "then: naiad build prepare dir:IR_DIRECTORY"
         )
-    _run(command, _CONVERT_LIMIT_S, "optimum-intel")
+    run_tool(command, _CONVERT_LIMIT_S, "optimum-intel")
 
 
 def _can_export() -> bool:
@@ -151,12 +173,17 @@ def _run_worker(task: str, arguments: dict[str, str], limit_s: float) -> dict[st
             json.dumps(arguments),
             str(result),
         ]
-        _run(command, limit_s, "OpenVINO")
+        run_tool(command, limit_s, "OpenVINO")
         content: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return content
 
 
-def _run(command: list[str], limit_s: float, tool: str) -> None:
+def run_tool(command: list[str], limit_s: float, tool: str) -> None:
+    """Run a program of `tool` to its end.
+
+    Raises:
+        ConversionError: it failed, was killed, or did not end in time; holds the end of what it said.
+    """
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False

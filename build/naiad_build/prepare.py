@@ -20,6 +20,7 @@ from naiad.settings.model_directory import (
     FileRecord,
     ModelDirectory,
     ModelManifest,
+    Quantization,
     read_manifest,
 )
 from naiad_build.disk import ensure_free_space, publish, sha256_of, staging_directory
@@ -28,6 +29,8 @@ from naiad_build.gguf_metadata import read_gguf_metadata
 from naiad_build.gguf_tokenizer import write_tokenizer_files
 from naiad_build.openvino_model import IR_FILES, TOKENIZER_IR_FILES, convert_gguf, export_checkpoint, sample
 from naiad_build.progress import Progress, silent
+from naiad_build.quantize.formats import FORMATS, FULL, OpenVinoFormat
+from naiad_build.quantize.openvino_quantizer import NNCF_VERSION, Calibration, quantize_openvino
 from naiad_build.sources import FetchedModel, fetch_source, parse_source
 
 __all__ = ["DEFAULT_LINK", "is_prepared", "link_default", "prepare"]
@@ -48,6 +51,8 @@ def prepare(
     name: str | None = None,
     replace: bool = False,
     make_default: bool = False,
+    weights: OpenVinoFormat | None = None,
+    calibration: Calibration | None = None,
     progress: Progress = silent,
 ) -> Path:
     """Prepare the model `source` as ``<artifacts>/models/<name>`` and return that folder.
@@ -59,34 +64,45 @@ def prepare(
     Args:
         source: see `naiad_build.sources`.
         artifacts: where models and downloads are kept; made if absent.
-        name: folder name in lower case; by default from the source.
+        name: folder name in lower case; by default from the source, and the format if one is given.
         replace: build again, and put the result in the place of what is there.
         make_default: point `default` here even when it points elsewhere.
+        weights: format to bring the weights into; by default they stay what they are, as far as the engine
+            reads them exactly. The model with 16-bit weights is kept beside it, as ``<name>-fp16``.
+        calibration: what that format is calibrated on; by default the packaged text.
         progress: called as the steps begin and advance.
 
     Raises:
         BuildError: or one of its kinds; nothing half-made stays behind.
     """
     parsed = parse_source(source)
-    name = parsed.model_name if name is None else name
+    if name is None:
+        name = parsed.model_name if weights is None else f"{parsed.model_name}-{weights.name}"
     if not _NAME.fullmatch(name) or name == DEFAULT_LINK:
         raise BuildError(
             f"`{name}` is no model name: lower-case letters, digits, `.`, `_`, `-`, and not `{DEFAULT_LINK}`"
         )
-    models = artifacts.absolute() / "models"
+    root = artifacts.absolute()
+    models = root / "models"
     final = models / name
+    base = None
+    if weights is not None and weights.name != FULL and (replace or not is_prepared(final)):
+        base = prepare(source, artifacts, weights=FORMATS[FULL], progress=progress)
     models.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(models, name, progress):
-        if not replace and _already_there(final, str(parsed)):
+        if not replace and _already_there(final, str(parsed), weights):
             progress("Already prepared")
         else:
             _remove_remains(models, name)
-            fetched = fetch_source(parsed, artifacts.absolute() / "sources", progress)
             with staging_directory(models, name) as staging:
-                _build(fetched, str(parsed), staging, name, progress)
+                if base is not None and weights is not None:
+                    _requantize(base, staging, name, weights, calibration or Calibration(), root, progress)
+                else:
+                    fetched = fetch_source(parsed, root / "sources", progress)
+                    _build(fetched, str(parsed), staging, name, weights, progress)
                 progress("Publishing")
                 publish(staging, final, replace=replace)
-        if make_default or not (models / DEFAULT_LINK).exists():
+        if make_default or (weights is None and not (models / DEFAULT_LINK).exists()):
             link_default(final)
     return final
 
@@ -117,7 +133,7 @@ def link_default(directory: Path) -> None:
     fresh.replace(link)
 
 
-def _already_there(final: Path, source: str) -> bool:
+def _already_there(final: Path, source: str, weights: OpenVinoFormat | None) -> bool:
     if not final.exists():
         return False
     if not is_prepared(final):
@@ -125,56 +141,109 @@ def _already_there(final: Path, source: str) -> bool:
             f"{final} exists but is not a whole prepared model: prepare with --replace, or choose --name"
         )
     manifest = read_manifest(final)
-    if source in (manifest.source, manifest.pinned_source):
-        return True
-    raise BuildError(
-        f"{final} was prepared from another source ({manifest.source}): choose another --name or --replace it"
-    )
+    if source not in (manifest.source, manifest.pinned_source):
+        raise BuildError(
+            f"{final} was prepared from another source ({manifest.source}): choose another --name or "
+            "--replace it"
+        )
+    wanted = None if weights is None else weights.settings()
+    there = None if manifest.quantization is None else manifest.quantization.settings
+    if wanted != there:
+        raise BuildError(
+            f"{final} holds {manifest.format} with other settings: choose another --name or --replace it"
+        )
+    return True
 
 
-def _build(fetched: FetchedModel, source: str, staging: Path, name: str, progress: Progress) -> None:
-    weights = _weights_size(fetched.path)
-    ensure_free_space(staging, _SPACE_FACTOR * weights, f"Preparing {name}")
-    weights_format = _convert(fetched.path, staging, progress)
-    model = ModelDirectory.load(staging)
-    progress("Trying the built engine")
-    sample(staging, model.vocab_size)
+def _build(
+    fetched: FetchedModel,
+    source: str,
+    staging: Path,
+    name: str,
+    weights: OpenVinoFormat | None,
+    progress: Progress,
+) -> None:
+    size = _weights_size(fetched.path)
+    ensure_free_space(staging, _SPACE_FACTOR * size, f"Preparing {name}")
+    weights_format = _convert(fetched.path, staging, full=weights is not None, progress=progress)
+    quantization = None if weights is None else Quantization(format=FULL, settings=weights.settings())
+    _try(staging, progress)
     progress("Writing the manifest")
-    manifest = _describe(fetched, source, staging, name, weights_format)
+    manifest = _describe(fetched, source, staging, name, weights_format, quantization)
+    _write_manifest(manifest, staging)
+
+
+def _requantize(
+    base: Path,
+    staging: Path,
+    name: str,
+    weights: OpenVinoFormat,
+    calibration: Calibration,
+    artifacts: Path,
+    progress: Progress,
+) -> None:
+    """Fill `staging` with `base` in another format."""
+    ensure_free_space(staging, 2 * (base / IR_FILES[1]).stat().st_size, f"Preparing {name}")
+    quantization = quantize_openvino(base, staging, weights, calibration, artifacts, progress)
+    origin = read_manifest(base)
+    for file in origin.files:
+        if file not in IR_FILES:
+            shutil.copyfile(base / file, staging / file)
+    _try(staging, progress)
+    progress("Writing the manifest")
+    manifest = origin.model_copy(
+        update={
+            "name": name,
+            "format": f"openvino-ir {weights.name} from {origin.format}",
+            "quantization": quantization,
+            "files": _files(staging),
+            "tool_versions": {**_all_tool_versions(), "nncf": NNCF_VERSION},
+            "created_utc": _now(),
+        }
+    )
+    _write_manifest(manifest, staging)
+
+
+def _try(staging: Path, progress: Progress) -> None:
+    progress("Trying the built engine")
+    sample(staging, ModelDirectory.load(staging).vocab_size)
+
+
+def _write_manifest(manifest: ModelManifest, staging: Path) -> None:
     (staging / MANIFEST_NAME).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
-def _convert(path: Path, staging: Path, progress: Progress) -> str:
+def _convert(path: Path, staging: Path, *, full: bool, progress: Progress) -> str:
     """Fill `staging` from the GGUF file or the folder at `path`; return the weights' format in words."""
     if path.is_file():
-        return _convert_gguf(path, staging, progress)
+        return _convert_gguf(path, staging, full=full, progress=progress)
     if (path / IR_FILES[0]).is_file():
         progress("Copying the OpenVINO IR")
         _copy(path, staging, (*IR_FILES, *TOKENIZER_IR_FILES, *_TOKENIZER_FILES), _OPTIONAL_FILES)
         return "openvino-ir as given"
     ggufs = sorted(path.glob("*.gguf"))
     if len(ggufs) == 1:
-        return _convert_gguf(ggufs[0], staging, progress)
+        return _convert_gguf(ggufs[0], staging, full=full, progress=progress)
     if ggufs:
         listed = ", ".join(found.name for found in ggufs)
         raise SourceError(f"{path} holds {len(ggufs)} GGUF files ({listed}): name one, as gguf:{ggufs[0]}")
     if any(path.glob("*.safetensors")):
         progress("Exporting with optimum-intel")
-        export_checkpoint(path, staging)
+        export_checkpoint(path, staging, weights="fp16" if full else "int8")
         _copy(path, staging, (), _OPTIONAL_FILES)
-        return "openvino-ir int8 weights from safetensors"
+        return f"openvino-ir {'fp16' if full else 'int8 weights'} from safetensors"
     raise UnsupportedModelError(
         f"{path} holds no {IR_FILES[0]}, no .gguf and no .safetensors: "
         f"{', '.join(sorted(entry.name for entry in path.iterdir())[:20]) or 'it is empty'}"
     )
 
 
-def _convert_gguf(path: Path, staging: Path, progress: Progress) -> str:
+def _convert_gguf(path: Path, staging: Path, *, full: bool, progress: Progress) -> str:
     progress("Reading the GGUF header")
     metadata = read_gguf_metadata(path)
     write_tokenizer_files(metadata, staging)
     progress("Converting to OpenVINO IR")
-    rewritten = convert_gguf(path, staging)
+    rewritten = convert_gguf(path, staging, form="f16" if full else None)
     found = (metadata.quantization or "mixed").lower()
     return f"openvino-ir {rewritten} from gguf {found}" if rewritten else f"openvino-ir {found} from gguf"
 
@@ -193,28 +262,42 @@ def _copy(origin: Path, staging: Path, required: tuple[str, ...], optional: tupl
 
 
 def _describe(
-    fetched: FetchedModel, source: str, staging: Path, name: str, weights_format: str
+    fetched: FetchedModel,
+    source: str,
+    staging: Path,
+    name: str,
+    weights_format: str,
+    quantization: Quantization | None,
 ) -> ModelManifest:
     model = ModelDirectory.load(staging)
-    files = {
-        path.name: FileRecord(size_bytes=path.stat().st_size, sha256=sha256_of(path))
-        for path in sorted(staging.iterdir())
-        if path.is_file()
-    }
+    files = _files(staging)
     return ModelManifest(
         name=name,
         source=source,
         pinned_source=fetched.source,
         source_sha256=fetched.sha256,
         format=weights_format,
+        quantization=quantization,
         vocab_size=model.vocab_size,
         context_length=model.context_length,
         files=files,
         tokenizer_sha256=files["tokenizer.json"].sha256,
         chat_template_sha256=_template_sha256(staging),
-        tool_versions={"python": ".".join(map(str, sys.version_info[:3])), **_tool_versions()},
-        created_utc=datetime.now(timezone.utc).replace(microsecond=0),
+        tool_versions=_all_tool_versions(),
+        created_utc=_now(),
     )
+
+
+def _files(staging: Path) -> dict[str, FileRecord]:
+    return {
+        path.name: FileRecord(size_bytes=path.stat().st_size, sha256=sha256_of(path))
+        for path in sorted(staging.iterdir())
+        if path.is_file()
+    }
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc).replace(microsecond=0)
 
 
 def _template_sha256(directory: Path) -> str | None:
@@ -225,8 +308,8 @@ def _template_sha256(directory: Path) -> str | None:
     return hashlib.sha256(template.encode()).hexdigest() if isinstance(template, str) else None
 
 
-def _tool_versions() -> dict[str, str]:
-    found: dict[str, str] = {}
+def _all_tool_versions() -> dict[str, str]:
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for tool in _TOOLS:
         try:
             found[tool] = version(tool)

@@ -25,6 +25,7 @@ __all__ = [
     "FileRecord",
     "ModelDirectory",
     "ModelManifest",
+    "Quantization",
     "read_manifest",
     "repository_path",
     "resolve_model_directory",
@@ -45,6 +46,24 @@ class FileRecord(BaseModel):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
+class Quantization(BaseModel):
+    """How the weights of a prepared directory were brought into their format.
+
+    Attributes:
+        format: name of the format, as `naiad build quantize --format` takes it.
+        settings: of the tool that made it.
+        calibration_sha256: digest of the calibration text; None where none was needed.
+        calibration_tokens: tokens of it that were run through the model.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str = Field(min_length=1)
+    settings: dict[str, str | float | bool | None]
+    calibration_sha256: str | None = None
+    calibration_tokens: int = Field(default=0, ge=0)
+
+
 class ModelManifest(BaseModel):
     """`naiad_model.json`: what a prepared directory was made from, with what, and what is in it.
 
@@ -54,6 +73,7 @@ class ModelManifest(BaseModel):
         pinned_source: the same with the revision or digest that was fetched.
         source_sha256: digest of the one source file, or None for a directory of files.
         format: weights format in words, for example ``openvino-ir q8_0 from gguf q4_1``.
+        quantization: how the format was made; None for the weights as they were given.
         files: every published file but the manifest itself, by its name.
         tokenizer_sha256: digest of tokenizer.json; two models with the same one share token ids.
         chat_template_sha256: digest of the chat template's text; None when the model has none.
@@ -68,6 +88,7 @@ class ModelManifest(BaseModel):
     pinned_source: str = Field(min_length=1)
     source_sha256: str | None = None
     format: str = Field(min_length=1)
+    quantization: Quantization | None = None
     vocab_size: int = Field(gt=0)
     context_length: int = Field(gt=0)
     files: dict[str, FileRecord]
