@@ -63,6 +63,6 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) build/check_python.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing Python packages into $(VENV)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

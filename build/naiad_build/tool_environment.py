@@ -97,7 +97,8 @@ class ToolEnvironment:
 
     def _fill(self, report: Callable[[str], None]) -> None:
         """Install packages into the new, empty environment."""
-        self._pip_install("-r", str(self.lock))
+        # A lock is complete. Left to look for more, pip takes a newer `name[extra]` than the locked `name`.
+        self._pip_install("--no-deps", "-r", str(self.lock))
 
     def _pip_install(self, *arguments: str) -> None:
         pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes")

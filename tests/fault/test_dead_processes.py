@@ -114,7 +114,7 @@ def test_a_killed_engine_process_is_replaced_without_a_new_server(tmp_path: Path
         killed_s = time.monotonic()
         error = next(message.error_message for message in call if message.error_message)
         assert "[ENGINE_UNAVAILABLE]" in error
-        assert time.monotonic() - killed_s < 2
+        assert time.monotonic() - killed_s < 10  # told at once, not by a deadline
         wait_until(lambda: answers(server), 30, "a new request is answered")
         assert server.stub("tensorrt_llm") == model
         assert server.ready

@@ -110,9 +110,11 @@ def quantize(
 
     - `naiad build quantize --format int4_awq`
 
-    - `naiad build quantize gguf:~/models/qwen2.5-1.5b-instruct-f16.gguf --format int8_sq --calibration my.jsonl`
+    - `naiad build quantize gguf:~/models/qwen2.5-1.5b-instruct-f16.gguf --format int4 --group-size 128`
 
-    `naiad build verify` says what a format costs in quality, and what it gains in speed.
+    - `naiad build quantize --format int8_sq --calibration my.jsonl`
+
+    What a format costs in quality is not measured yet: try it out before you serve it.
     """
     with explained(), ProgressBars(errors) as bars:
         chosen = chosen_format(to, group_size=group_size, ratio=ratio, smooth_quant=smooth_quant)

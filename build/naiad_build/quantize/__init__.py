@@ -1,1 +1,1 @@
-"""Weights in fewer bits: which formats there are, what they are calibrated on, and the tools that make them."""
+"""Weights in fewer bits: the formats, what they are calibrated on, and the tools that make them."""

@@ -75,7 +75,8 @@ def windows_of(texts: TextSet, tokenizer: Path, count: int, tokens: int) -> NDAr
     if available == 0:
         raise SourceError(f"the text has {len(ids)} tokens, and one window alone takes {tokens}: give more")
     every: NDArray[np.int64] = np.array(ids[: available * tokens], dtype=np.int64).reshape(-1, tokens)
-    return every[np.linspace(0, available - 1, min(count, available)).astype(int)]
+    chosen: NDArray[np.int64] = every[np.linspace(0, available - 1, min(count, available)).astype(int)]
+    return chosen
 
 
 def _of_lines(path: Path, text: str) -> list[str]:

@@ -17,11 +17,12 @@ import openvino as ov
 # Attention, normalisation and rotary positions stay as they are: TensorRT-LLM's INT8 and FP8 recipes quantise
 # the inputs of matrix products alone too.
 _LEFT_ALONE = (
-    "ScaledDotProductAttention", "Broadcast", "Multiply", "Add", "Divide", "Power", "ReduceMean", "Sqrt", "Swish",
+    "ScaledDotProductAttention", "Broadcast", "Multiply", "Add", "Divide", "Power", "ReduceMean", "Sqrt",
+    "Swish",
 )  # fmt: skip
 
 
-def _inputs(ids: np.ndarray) -> dict[str, np.ndarray]:
+def _inputs(ids: Any) -> dict[str, Any]:
     """Return what a model with its KV cache inside takes for one window."""
     return {
         "input_ids": ids[None],

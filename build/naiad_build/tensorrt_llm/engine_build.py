@@ -102,7 +102,7 @@ if [[ $version != {VERSION} ]]; then
     echo "error: this needs TensorRT-LLM {VERSION}; here is $version" >&2
     exit 1
 fi
-capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1)
+capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sed -n 1p)  # reads it all, unlike head
 if [[ $capability != {major}.{minor} ]]; then
     echo "error: this is for compute capability {major}.{minor} ({gpu.title}); here is $capability" >&2
     exit 1

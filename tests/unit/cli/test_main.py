@@ -12,7 +12,7 @@ from naiad.cli.main import app
 
 COMMANDS = ("setup", "demo", "serve", "ask", "chat", "models", "health", "build", "bench")
 GROUPS = {
-    "build": ("plan", "prepare", "engine", "show", "render"),
+    "build": ("plan", "prepare", "quantize", "engine", "show", "render"),
     "bench": (
         "sweep",
         "scenarios",

@@ -144,10 +144,17 @@ def test_the_script_quantises_then_builds_beside_itself(stage: Stage) -> None:
     assert sorted(path.name for path in stage.out.iterdir()) == ["build_engine.sh", "checkpoint", "engine"]
 
 
+def test_a_machine_of_many_gpus_is_asked_to_the_end(stage: Stage) -> None:
+    """A reader that stops at the first line would end nvidia-smi by a signal, and the script with it."""
+    stage.program("nvidia-smi", "for _ in {1..20000}; do echo 9.0; done")
+    assert stage.run().returncode == 0
+
+
 def test_another_checkpoint_can_be_named(stage: Stage) -> None:
     other = stage.folder / "other"
     other.mkdir()
-    stage.run(str(other))
+    done = stage.run(str(other))
+    assert (done.returncode, done.stderr) == (0, "")
     assert f"--model_dir|{other}|" in stage.calls()[0]
 
 
