@@ -43,6 +43,8 @@ lock: ## pin the dependencies anew (needs uv)
 	  --extra dev --extra bench pyproject.toml -o requirements.lock
 	echo aiperf==0.13.0 | uv pip compile --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header - -o perf/naiad_perf/drivers/aiperf.lock
+	cd build/naiad_build/quantize/environments && uv pip compile --universal --python-version 3.10 \
+	  --generate-hashes --no-emit-index-url --no-header nncf.in -o nncf.lock
 
 bench: setup ## measure a scenario and write a report; ARGS="cpu_rate --repeats 5", by default quick
 	@$(BIN)/naiad bench sweep $(or $(ARGS),quick)

@@ -39,6 +39,7 @@ DEFAULT_LINK = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 # Weights rewritten with up to twice the bits, their copy inside the converter, and tokenizer files.
 _SPACE_FACTOR = 5
+_FEW_BITS = re.compile(r'<data element_type="([iu][48]|nf4|f8e\dm\d)"')
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "config.json")
 _OPTIONAL_FILES = ("generation_config.json", "chat_template.jinja", "special_tokens_map.json")
 _TOOLS = ("naiad", "openvino", "openvino-genai", "openvino-tokenizers", "tokenizers", "gguf")
@@ -194,7 +195,7 @@ def _requantize(
     manifest = origin.model_copy(
         update={
             "name": name,
-            "format": f"openvino-ir {weights.name} from {origin.format}",
+            "format": f"openvino-ir {weights.name} from {origin.format.rpartition(' from ')[2]}",
             "quantization": quantization,
             "files": _files(staging),
             "tool_versions": {**_all_tool_versions(), "nncf": NNCF_VERSION},
@@ -218,6 +219,8 @@ def _convert(path: Path, staging: Path, *, full: bool, progress: Progress) -> st
     if path.is_file():
         return _convert_gguf(path, staging, full=full, progress=progress)
     if (path / IR_FILES[0]).is_file():
+        if full:
+            _refuse_few_bits(path / IR_FILES[0])
         progress("Copying the OpenVINO IR")
         _copy(path, staging, (*IR_FILES, *TOKENIZER_IR_FILES, *_TOKENIZER_FILES), _OPTIONAL_FILES)
         return "openvino-ir as given"
@@ -236,6 +239,15 @@ def _convert(path: Path, staging: Path, *, full: bool, progress: Progress) -> st
         f"{path} holds no {IR_FILES[0]}, no .gguf and no .safetensors: "
         f"{', '.join(sorted(entry.name for entry in path.iterdir())[:20]) or 'it is empty'}"
     )
+
+
+def _refuse_few_bits(ir: Path) -> None:
+    found = _FEW_BITS.search(ir.read_text(encoding="utf-8"))
+    if found:
+        raise UnsupportedModelError(
+            f"{ir} has matrices in {found.group(1)} already, and formats are made from 16 bits or more: "
+            "give the original weights"
+        )
 
 
 def _convert_gguf(path: Path, staging: Path, *, full: bool, progress: Progress) -> str:
