@@ -24,6 +24,12 @@ from naiad_build.sources import DEFAULT_SOURCE
 
 __all__ = ["prepare", "quantize", "show"]
 
+_Artifacts = Annotated[Path, typer.Option(help="Where models and downloads are kept.")]
+_Replace = Annotated[bool, typer.Option("--replace", help="Build again, in the place of what is there.")]
+_Default = Annotated[
+    bool, typer.Option("--default", help="Point `models/default`, which the server uses, at this model.")
+]
+
 
 def prepare(
     source: Annotated[
@@ -34,15 +40,9 @@ def prepare(
         ),
     ] = DEFAULT_SOURCE,
     name: Annotated[str | None, typer.Option(help="Folder name; by default taken from the source.")] = None,
-    artifacts: Annotated[Path, typer.Option(help="Where models and downloads are kept.")] = Path(
-        ".artifacts"
-    ),
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Build again, in the place of what is there.")
-    ] = False,
-    default: Annotated[
-        bool, typer.Option("--default", help="Point `models/default`, which the server uses, at this model.")
-    ] = False,
+    artifacts: _Artifacts = Path(".artifacts"),
+    replace: _Replace = False,
+    default: _Default = False,
 ) -> None:
     """Prepare a model for serving. Running it again is instant; a failure leaves nothing half-made.
 
@@ -93,15 +93,9 @@ def quantize(
     name: Annotated[
         str | None, typer.Option(help="Folder name; by default SOURCE's, and the format.")
     ] = None,
-    artifacts: Annotated[Path, typer.Option(help="Where models and downloads are kept.")] = Path(
-        ".artifacts"
-    ),
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Build again, in the place of what is there.")
-    ] = False,
-    default: Annotated[
-        bool, typer.Option("--default", help="Point `models/default`, which the server uses, at this model.")
-    ] = False,
+    artifacts: _Artifacts = Path(".artifacts"),
+    replace: _Replace = False,
+    default: _Default = False,
 ) -> None:
     """Prepare a model in another format of weights, with NNCF.
 
