@@ -30,7 +30,7 @@ from naiad_build.gguf_tokenizer import write_tokenizer_files
 from naiad_build.openvino_model import IR_FILES, TOKENIZER_IR_FILES, convert_gguf, export_checkpoint, sample
 from naiad_build.progress import Progress, silent
 from naiad_build.quantize.formats import FORMATS, FULL, OpenVinoFormat
-from naiad_build.quantize.openvino_quantizer import NNCF_VERSION, Calibration, quantize_openvino
+from naiad_build.quantize.openvino_quantizer import NNCF_VERSION, Calibration, planned, quantize_openvino
 from naiad_build.sources import FetchedModel, fetch_source, parse_source
 
 __all__ = ["DEFAULT_LINK", "is_prepared", "link_default", "prepare"]
@@ -86,12 +86,13 @@ def prepare(
     root = artifacts.absolute()
     models = root / "models"
     final = models / name
+    wanted = None if weights is None else planned(weights, calibration or Calibration())
     base = None
     if weights is not None and weights.name != FULL and (replace or not is_prepared(final)):
         base = prepare(source, artifacts, weights=FORMATS[FULL], progress=progress)
     models.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(models, name, progress):
-        if not replace and _already_there(final, str(parsed), weights):
+        if not replace and _already_there(final, str(parsed), wanted):
             progress("Already prepared")
         else:
             _remove_remains(models, name)
@@ -134,7 +135,7 @@ def link_default(directory: Path) -> None:
     fresh.replace(link)
 
 
-def _already_there(final: Path, source: str, weights: OpenVinoFormat | None) -> bool:
+def _already_there(final: Path, source: str, wanted: Quantization | None) -> bool:
     if not final.exists():
         return False
     if not is_prepared(final):
@@ -147,8 +148,9 @@ def _already_there(final: Path, source: str, weights: OpenVinoFormat | None) -> 
             f"{final} was prepared from another source ({manifest.source}): choose another --name or "
             "--replace it"
         )
-    wanted = None if weights is None else weights.settings()
-    there = None if manifest.quantization is None else manifest.quantization.settings
+    there = manifest.quantization
+    if there is not None:
+        there = there.model_copy(update={"calibration_tokens": 0})
     if wanted != there:
         raise BuildError(
             f"{final} holds {manifest.format} with other settings: choose another --name or --replace it"
@@ -167,7 +169,7 @@ def _build(
     size = _weights_size(fetched.path)
     ensure_free_space(staging, _SPACE_FACTOR * size, f"Preparing {name}")
     weights_format = _convert(fetched.path, staging, full=weights is not None, progress=progress)
-    quantization = None if weights is None else Quantization(format=FULL, settings=weights.settings())
+    quantization = None if weights is None else planned(weights, Calibration())
     _try(staging, progress)
     progress("Writing the manifest")
     manifest = _describe(fetched, source, staging, name, weights_format, quantization)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from naiad.contract.errors import InvalidArgument
 from naiad.settings.model_directory import (
     DEFAULT_MODEL_DIRECTORY,
     ModelDirectory,
@@ -17,8 +19,7 @@ from naiad.settings.model_directory import (
 from naiad_build.commands.terminal import errors, explained, output
 from naiad_build.console import ProgressBars
 from naiad_build.prepare import prepare as prepare_model
-from naiad_build.quantize.calibration import PACKAGED
-from naiad_build.quantize.formats import FORMATS, chosen_format
+from naiad_build.quantize.formats import FORMATS, OpenVinoFormat, chosen_format
 from naiad_build.quantize.openvino_quantizer import Calibration
 from naiad_build.sources import DEFAULT_SOURCE
 
@@ -86,10 +87,18 @@ def quantize(
         float | None, typer.Option(help="int8_sq, fp8: SmoothQuant's alpha, 0 for none.")
     ] = None,
     calibration: Annotated[
-        Path, typer.Option(help="Text to calibrate on: .jsonl with a `text` a line, or plain text.")
-    ] = PACKAGED,
-    windows: Annotated[int, typer.Option(min=1, help="Windows of that text.")] = Calibration().windows,
-    tokens: Annotated[int, typer.Option(min=8, help="Tokens of a window.")] = Calibration().tokens,
+        Path | None,
+        typer.Option(
+            help="Text to calibrate on, where a format is: .jsonl with a `text` a line, or plain text. "
+            "By default the packaged one."
+        ),
+    ] = None,
+    windows: Annotated[
+        int | None, typer.Option(min=1, help=f"Windows of that text; by default {Calibration().windows}.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=8, help=f"Tokens of a window; by default {Calibration().tokens}.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Folder name; by default SOURCE's, and the format.")
     ] = None,
@@ -119,7 +128,7 @@ def quantize(
             replace=replace,
             make_default=default,
             weights=chosen,
-            calibration=Calibration(calibration, windows, tokens),
+            calibration=_calibration(chosen, calibration, windows, tokens),
             progress=bars.report,
         )
     with explained():
@@ -127,6 +136,18 @@ def quantize(
         output.print(
             f"[bold]{model.name}[/bold] ({chosen.title}) is ready in {path}", highlight=False, soft_wrap=True
         )
+
+
+def _calibration(
+    chosen: OpenVinoFormat, texts: Path | None, windows: int | None, tokens: int | None
+) -> Calibration:
+    given = {"texts": texts, "windows": windows, "tokens": tokens}
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if changes and not chosen.needs_calibration:
+        raise InvalidArgument(
+            f"format {chosen.name} is not calibrated: leave out --calibration, --windows, --tokens"
+        )
+    return replace_fields(Calibration(), **changes)
 
 
 def show(

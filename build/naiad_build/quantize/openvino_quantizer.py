@@ -17,7 +17,7 @@ from naiad_build.quantize.calibration import PACKAGED, read_texts, windows_of
 from naiad_build.quantize.formats import OpenVinoFormat
 from naiad_build.tool_environment import ToolEnvironment
 
-__all__ = ["NNCF_VERSION", "Calibration", "nncf_environment", "quantize_openvino"]
+__all__ = ["NNCF_VERSION", "Calibration", "nncf_environment", "planned", "quantize_openvino"]
 
 NNCF_VERSION = "3.4.0"
 _HERE = Path(__file__).parent
@@ -49,6 +49,21 @@ def nncf_environment(artifacts: Path) -> ToolEnvironment:
     return ToolEnvironment("nncf", _HERE / "environments" / "nncf.lock", artifacts, _PYTHONS, _NEEDED_BYTES)
 
 
+def planned(chosen: OpenVinoFormat, calibration: Calibration) -> Quantization:
+    """Return what the manifest will say of a format, as far as it is known before it is made.
+
+    Raises:
+        SourceError: the calibration text is needed and cannot be read.
+    """
+    if not chosen.needs_calibration:
+        return Quantization(format=chosen.name, settings=chosen.settings())
+    return Quantization(
+        format=chosen.name,
+        settings={**chosen.settings(), "windows": calibration.windows, "window_tokens": calibration.tokens},
+        calibration_sha256=read_texts(calibration.texts).sha256,
+    )
+
+
 def quantize_openvino(
     base: Path,
     target: Path,
@@ -76,10 +91,9 @@ def quantize_openvino(
     weights = (base / IR_FILES[1]).stat().st_size
     factor = _MEMORY_CALIBRATED if chosen.needs_calibration else _MEMORY_PLAIN
     ensure_free_memory(factor * weights, f"Writing {base.name} as {chosen.name}")
-    digest, windows = None, None
+    plan, windows = planned(chosen, calibration), None
     if chosen.needs_calibration:
         texts = read_texts(calibration.texts)
-        digest = texts.sha256
         windows = windows_of(texts, base / "tokenizer.json", calibration.windows, calibration.tokens)
     environment = nncf_environment(artifacts)
     environment.install(progress)
@@ -96,9 +110,4 @@ def quantize_openvino(
         file.write_text(json.dumps(job), encoding="utf-8")
         progress(f"Quantising: {chosen.title}")
         run_tool([str(environment.python), str(_HERE / "nncf_worker.py"), str(file)], _LIMIT_S, "NNCF")
-    return Quantization(
-        format=chosen.name,
-        settings=chosen.settings(),
-        calibration_sha256=digest,
-        calibration_tokens=0 if windows is None else windows.size,
-    )
+    return plan.model_copy(update={"calibration_tokens": 0 if windows is None else windows.size})

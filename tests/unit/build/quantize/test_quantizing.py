@@ -61,6 +61,8 @@ def test_other_settings_are_another_model(source: str, artifacts: Path) -> None:
     prepare(source, artifacts, weights=FORMATS["int8_sq"], calibration=Calibration(windows=2, tokens=16))
     with pytest.raises(BuildError, match="with other settings: choose another --name or --replace it"):
         prepare(source, artifacts, weights=chosen_format("int8_sq", smooth_quant=0.5))
+    with pytest.raises(BuildError, match="with other settings: choose another --name or --replace it"):
+        prepare(source, artifacts, weights=FORMATS["int8_sq"], calibration=Calibration(windows=3, tokens=16))
 
 
 def test_a_format_is_not_made_of_another_one(source: str, artifacts: Path, tmp_path: Path) -> None:
@@ -92,12 +94,20 @@ def test_too_little_memory_is_said_first(
         prepare(source, artifacts, weights=FORMATS["int4"])
 
 
-def test_a_setting_that_a_format_has_not_is_an_error_of_the_command(artifacts: Path) -> None:
-    done = CliRunner().invoke(
-        app, ["quantize", "--format", "int8", "--group-size", "64", "--artifacts", str(artifacts)]
-    )
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--format", "int8", "--group-size", "64"], "format int8 has no group size"),
+        (["--format", "int4", "--calibration", "text.txt"], "format int4 is not calibrated: leave out"),
+        (["--format", "fp8", "--calibration", "/gone.txt"], "/gone.txt cannot be read"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_an_error_of_the_command(
+    source: str, artifacts: Path, options: list[str], said: str
+) -> None:
+    done = CliRunner().invoke(app, ["quantize", source, *options, "--artifacts", str(artifacts)])
     assert done.exit_code == 1
-    assert "format int8 has no group size" in done.output
+    assert said in done.output
 
 
 class _Installed:
